@@ -1,0 +1,38 @@
+# Everything a newcomer runs. Each target makes the environment it needs; only python3, pip and make are assumed.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint bench docs clean
+
+# An environment per set of extras would be slower to make than one with a stamp for each.
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+$(VENV)/.installed-%: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable ".[$*]"
+	touch $@
+
+demo: $(VENV)/.installed
+	$(BIN)/forestmix demo --out demo-output
+
+test: $(VENV)/.installed-test lint
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.installed
+	$(BIN)/python -m benchmarks
+
+docs: $(VENV)/.installed-docs
+	$(BIN)/python -m sphinx -W -b html docs docs/_build/html
+
+clean:
+	rm -rf $(VENV) demo-output docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

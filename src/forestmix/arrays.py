@@ -1,0 +1,77 @@
+"""The array types that forestmix computes with, and the checks that arguments pass on their way in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from forestmix.errors import ArgumentError
+
+Array = npt.NDArray[Any]
+
+
+def numbers(name: str, value: npt.ArrayLike) -> Array:
+    """Return ``value`` as an array of real numbers, or say why it is not one."""
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise ArgumentError(f"{name} must be an array of numbers; got nested sequences of unequal length.") from error
+    working_dtype(name, array.dtype)
+    return array
+
+
+def finite(name: str, array: Array) -> Array:
+    """Return ``array`` unchanged if every entry is finite; the error says how many are not and where the first is."""
+    bad = ~np.isfinite(array)
+    if bad.any():
+        where = tuple(int(k) for k in np.argwhere(bad)[0])
+        place = f" at index {where if len(where) > 1 else where[0]}" if where else ""
+        raise ArgumentError(
+            f"{name} must be finite; got {int(bad.sum())} entries that are not, the first {array[where]}{place}."
+        )
+    return array
+
+
+def per_variable(name: str, value: npt.ArrayLike, *, positive: bool = False) -> Array:
+    """Return a parameter that is one number, or one number for each variable, as a float array of 0 or 1 axes."""
+    array = numbers(name, value)
+    if array.ndim > 1:
+        raise ArgumentError(f"{name} must be a number or one number per variable; got an array of shape {array.shape}.")
+    if array.ndim == 1 and array.size == 0:
+        raise ArgumentError(f"{name} must be a number or one number per variable; got an empty array.")
+    array = finite(name, array.astype(working_dtype(name, array.dtype)))
+    if positive and (array <= 0).any():
+        raise ArgumentError(f"{name} must be greater than 0; got {array.min()}.")
+    return array
+
+
+def fits(name: str, array: Array, size: int, what: str) -> Array:
+    """Return a checked parameter unchanged if it is one number or has one entry for each of ``size`` variables."""
+    if array.ndim == 1 and array.shape[0] != size:
+        raise ArgumentError(
+            f"{name} must be a number or have one entry for each of the {size} {what}; got {array.shape[0]}."
+        )
+    return array
+
+
+def total(terms: Array) -> Array:
+    """Return the sum over the last axis, in double precision whatever the precision of the terms."""
+    return np.asarray(np.sum(terms, axis=-1, dtype=np.float64))
+
+
+def working_dtype(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype to compute in: float32 and float64 stay, other real numbers become float64."""
+    if dtype.kind not in "biuf":
+        raise ArgumentError(f"{name} must hold real numbers; got dtype {dtype}.")
+    return np.dtype(np.float32) if dtype == np.float32 else np.dtype(np.float64)
+
+
+def generator(rng: np.random.Generator | int | None) -> np.random.Generator:
+    """Return a random generator: the one given, or a new one from a seed."""
+    if rng is None or isinstance(rng, int | np.integer):
+        return np.random.default_rng(rng)
+    if isinstance(rng, np.random.Generator):
+        return rng
+    raise ArgumentError(f"rng must be a numpy.random.Generator, an integer seed or None; got {type(rng).__name__}.")

@@ -1,0 +1,22 @@
+"""Errors that forestmix raises, and the wording they share."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class ForestmixError(Exception):
+    """Base of every error that forestmix raises on purpose."""
+
+
+class ArgumentError(ForestmixError, ValueError):
+    """An argument is wrong: the message names it, says what was given and what would be right."""
+
+
+def unknown_name(argument: str, given: object, known: Iterable[str]) -> ArgumentError:
+    """Return the error for a name that is not one of ``known``, with the nearest known name if there is one."""
+    names = sorted(known)
+    near = difflib.get_close_matches(str(given).lower(), names, n=1, cutoff=0.5)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    return ArgumentError(f"{argument} must be one of {', '.join(map(repr, names))}; got {given!r}.{hint}")

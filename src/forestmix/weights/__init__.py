@@ -1,0 +1,10 @@
+"""The matrix of a layer: dense, sparse, or never formed."""
+
+from forestmix.weights.base import Weights
+from forestmix.weights.convert import as_weights
+from forestmix.weights.convolution import Convolution
+from forestmix.weights.dense import DenseWeights
+from forestmix.weights.sparse import SparseWeights
+from forestmix.weights.windows import windows
+
+__all__ = ["Convolution", "DenseWeights", "SparseWeights", "Weights", "as_weights", "windows"]

@@ -1,0 +1,125 @@
+"""The matrix of a layer as an operator: a few products, whatever the matrix is stored as."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
+
+from forestmix.arrays import Array
+from forestmix.errors import ArgumentError
+
+
+class Weights(ABC):
+    """The matrix W of a layer: n rows (the variables below) by m columns (the latents above).
+
+    A kind of weights gives two products for batches of vectors, ``_forward`` and ``_adjoint``, the three
+    entry maps ``abs(W)``, ``W.square()`` and ``W.support()``, which are weights themselves, and its columns
+    and rows as sparse matrices. Weights never change once built.
+
+    Attributes:
+        shape: (n, m).
+        dtype: float32 or float64; every product is computed and returned in it.
+    """
+
+    def __init__(self, shape: tuple[int, int], dtype: np.dtype[Any]) -> None:
+        self.shape = shape
+        self.dtype = dtype
+
+    @property
+    @abstractmethod
+    def nnz(self) -> int:
+        """The number of entries that are not zero."""
+
+    def forward(self, y: ArrayLike) -> Array:
+        """Return W y for each vector of ``y``: (..., m) -> (..., n)."""
+        batch, lead = self._as_batch("y", y, self.shape[1])
+        return self._forward(batch).reshape(*lead, self.shape[0])
+
+    def adjoint(self, r: ArrayLike) -> Array:
+        """Return W^T r for each vector of ``r``: (..., n) -> (..., m)."""
+        batch, lead = self._as_batch("r", r, self.shape[0])
+        return self._adjoint(batch).reshape(*lead, self.shape[1])
+
+    @abstractmethod
+    def _forward(self, batch: Array) -> Array:
+        """Return W y for each row y of ``batch``: (N, m) -> (N, n)."""
+
+    @abstractmethod
+    def _adjoint(self, batch: Array) -> Array:
+        """Return W^T r for each row r of ``batch``: (N, n) -> (N, m)."""
+
+    @abstractmethod
+    def __abs__(self) -> Weights:
+        """Return the weights |w_ij|."""
+
+    @abstractmethod
+    def square(self) -> Weights:
+        """Return the weights w_ij^2."""
+
+    @abstractmethod
+    def support(self) -> Weights:
+        """Return the weights that are 1 where w_ij is not zero, and 0 elsewhere."""
+
+    def columns(self, indices: ArrayLike | None = None) -> sparse.csc_array:
+        """Return the columns ``indices`` (all if None) as an (n, len(indices)) sparse array.
+
+        It is canonical: sorted, without duplicates, without stored zeros. It may share memory with the
+        weights, so it is for reading only.
+        """
+        return self._columns(None if indices is None else _as_indices("columns", indices, self.shape[1]))
+
+    def rows(self, indices: ArrayLike | None = None) -> sparse.csr_array:
+        """Return the rows ``indices`` (all if None) as a (len(indices), m) sparse array, like ``columns``."""
+        return self._rows(None if indices is None else _as_indices("rows", indices, self.shape[0]))
+
+    @abstractmethod
+    def _columns(self, indices: Array | None) -> sparse.csc_array:
+        """Return the columns at integers within range, or all."""
+
+    @abstractmethod
+    def _rows(self, indices: Array | None) -> sparse.csr_array:
+        """Return the rows at integers within range, or all."""
+
+    def toarray(self) -> Array:
+        """Return W as a new dense array."""
+        return self.rows().toarray()
+
+    def __repr__(self) -> str:
+        n, m = self.shape
+        return f"{self._label()}({n} x {m}, {self.dtype.name}, {self.nnz} nonzero)"
+
+    def _label(self) -> str:
+        """Return what these weights are called in their ``repr``."""
+        return type(self).__name__
+
+    def _as_batch(self, name: str, values: ArrayLike, length: int) -> tuple[Array, tuple[int, ...]]:
+        """Return ``values`` as an (N, length) array of the dtype of W, and the leading axes it had."""
+        array = np.asarray(values, dtype=self.dtype)
+        if array.ndim == 0 or array.shape[-1] != length:
+            raise ArgumentError(
+                f"{name} must have last dimension {length}, for weights of shape {self.shape}; "
+                f"got an array of shape {array.shape}."
+            )
+        lead = array.shape[:-1]
+        # The size is given in full: -1 cannot be resolved when a leading axis is empty among several.
+        return array.reshape(int(np.prod(lead, dtype=np.int64)), length), lead
+
+
+def _as_indices(name: str, indices: ArrayLike, length: int) -> Array:
+    """Return ``indices`` as a 1-d array of integers in [0, length)."""
+    array = np.atleast_1d(np.asarray(indices))
+    if array.size == 0:
+        array = array.astype(np.int64)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise ArgumentError(
+            f"indices of {name} must be a 1-d sequence of integers; got shape {array.shape}, dtype {array.dtype}."
+        )
+    if array.size and (array.min() < 0 or array.max() >= length):
+        raise ArgumentError(
+            f"indices of {name} must lie in [0, {length}); got values from {array.min()} to {array.max()}."
+        )
+    return array.astype(np.int64, copy=False)

@@ -1,0 +1,99 @@
+"""Checks of the arguments that weights are built from. They allocate nothing of the size of the matrix."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from forestmix.arrays import Array
+from forestmix.errors import ArgumentError
+
+BLOCK_BYTES = 2**20  # fits the second-level cache of current processors
+
+# Every array of this many float64 must be addressable by one signed machine word.
+LARGEST_COUNT = int(np.iinfo(np.intp).max) // 8
+
+
+def blocks_of_rows(array: Array, least: int = 1) -> Iterator[slice]:
+    """Yield slices that cover the rows of ``array``, each of about ``BLOCK_BYTES``, or of ``least`` rows."""
+    row_bytes = max(1, array.itemsize * array.shape[1])
+    step = max(least, BLOCK_BYTES // row_bytes, 1)
+    for start in range(0, array.shape[0], step):
+        yield slice(start, min(start + step, array.shape[0]))
+
+
+def floating_dtype(name: str, given: DTypeLike) -> np.dtype[Any]:
+    """Return ``given`` as a dtype if it is float32 or float64."""
+    wrong = ArgumentError(f"{name} must be float32 or float64; got {given!r}.")
+    try:
+        dtype = np.dtype(given)
+    except TypeError as error:
+        raise wrong from error
+    if dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
+        raise wrong
+    return dtype
+
+
+def check_matrix_shape(name: str, shape: tuple[int, ...]) -> tuple[int, int]:
+    """Return ``shape`` if it has two dimensions and neither is empty."""
+    if len(shape) != 2:
+        raise ArgumentError(f"{name} must be 2-d, (observed variables, latents); got {len(shape)}-d of shape {shape}.")
+    if 0 in shape:
+        raise ArgumentError(f"{name} must have at least one row and one column; it is empty, of shape {shape}.")
+    return shape[0], shape[1]
+
+
+def check_finite_matrix(name: str, array: Array) -> None:
+    """Raise if an entry of the 2-d ``array`` is not finite, naming the first in C order and their number."""
+    count, first = 0, None
+    for rows in blocks_of_rows(array):
+        found = np.argwhere(~np.isfinite(array[rows]))
+        if len(found) and first is None:
+            first = (rows.start + int(found[0, 0]), int(found[0, 1]))
+        count += len(found)
+    if first is not None:
+        raise not_finite(name, count, first, array[first])
+
+
+def not_finite(name: str, count: int, first: tuple[int, ...], value: object) -> ArgumentError:
+    """Return the error for ``count`` entries that are NaN or infinite."""
+    entries = "1 entry that is" if count == 1 else f"{count} entries that are"
+    return ArgumentError(f"{name} must be finite; got {entries} not, the first {value} at index {first}.")
+
+
+def positive_integer(name: str, value: object) -> int:
+    """Return ``value`` as an int of at least 1."""
+    try:
+        # A bool is an integer to Python, never a size to a person.
+        number = None if isinstance(value, bool | np.bool_) else operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        number = None
+    if number is None or number < 1:
+        raise ArgumentError(f"{name} must be a positive integer; got {value!r}.")
+    return number
+
+
+def positive_integers(name: str, values: object, lengths: tuple[int, ...]) -> tuple[int, ...]:
+    """Return ``values`` as a tuple of positive ints whose length is one of ``lengths``."""
+    try:
+        given: tuple[Any, ...] = tuple(values)  # type: ignore[arg-type]
+    except TypeError:
+        given = ()
+    if len(given) not in lengths or isinstance(values, str):
+        wanted = " or ".join(map(str, lengths))
+        raise ArgumentError(f"{name} must be {wanted} positive integers; got {values!r}.")
+    return tuple(positive_integer(f"every entry of {name}", value) for value in given)
+
+
+def check_counts(name: str, **counts: int) -> None:
+    """Raise if a count, a Python int and so exact, is more than an array can have entries."""
+    for what, count in counts.items():
+        if count > LARGEST_COUNT:
+            raise ArgumentError(
+                f"{name} is too large: integer overflow of sizes, it would have {count} {what}, "
+                f"and at most {LARGEST_COUNT} can be addressed."
+            )

@@ -1,0 +1,24 @@
+"""What a user may pass as W, as weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scipy import sparse
+
+from forestmix.weights.base import Weights
+from forestmix.weights.dense import DenseWeights
+from forestmix.weights.sparse import SparseWeights
+
+
+def as_weights(W: Any) -> Weights:
+    """Return ``W`` as weights: weights themselves, anything of scipy.sparse, or what NumPy reads as 2-d.
+
+    Raises:
+        ArgumentError: if W is not 2-d, is empty, or has entries that are not finite real numbers.
+    """
+    if isinstance(W, Weights):
+        return W
+    if sparse.issparse(W):
+        return SparseWeights(W)
+    return DenseWeights(W)

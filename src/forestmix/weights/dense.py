@@ -1,0 +1,186 @@
+"""Dense weights. |W| and W∘W are views: their entries are made a block at a time, inside each product."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
+
+from forestmix.arrays import Array, working_dtype
+from forestmix.errors import ArgumentError
+from forestmix.weights.base import Weights
+from forestmix.weights.checks import blocks_of_rows, check_finite_matrix, check_matrix_shape
+
+# Writes f(entries) into the second argument, which may be the first, and returns it.
+EntryMap = Callable[[Array, Array], Array]
+
+
+class DenseWeights(Weights):
+    """A dense array as weights.
+
+    A float32 or float64 array that BLAS can read in place (C order, F order, or a block cut from one) is not
+    copied: whoever changes it later changes the weights. Any other array is copied once.
+
+    Attributes:
+        array: W itself, (n, m).
+    """
+
+    def __init__(self, array: ArrayLike) -> None:
+        self.array = _as_matrix(array)
+        super().__init__((self.array.shape[0], self.array.shape[1]), self.array.dtype)
+
+    @cached_property
+    def nnz(self) -> int:
+        """The number of entries that are not zero."""
+        return int(np.count_nonzero(self.array))
+
+    def _forward(self, batch: Array) -> Array:
+        return batch @ self.array.T
+
+    def _adjoint(self, batch: Array) -> Array:
+        return batch @ self.array
+
+    def __abs__(self) -> MappedDenseWeights:
+        return MappedDenseWeights(self, (_absolute,))
+
+    def square(self) -> MappedDenseWeights:
+        """Return the weights w_ij^2."""
+        return MappedDenseWeights(self, (_square,))
+
+    def support(self) -> MappedDenseWeights:
+        """Return the weights that are 1 where w_ij is not zero, and 0 elsewhere."""
+        return MappedDenseWeights(self, (_indicator,))
+
+    def _columns(self, indices: Array | None) -> sparse.csc_array:
+        return sparse.csc_array(self.array if indices is None else self.array[:, indices])
+
+    def _rows(self, indices: Array | None) -> sparse.csr_array:
+        return sparse.csr_array(self.array if indices is None else self.array[indices])
+
+    def toarray(self) -> Array:
+        """Return W as a new dense array."""
+        return self.array.copy()
+
+
+class MappedDenseWeights(Weights):
+    """The weights f(w_ij), f the entry maps one after another, without an array of them.
+
+    Products go over W in blocks of about 1 MB, so memory beyond W and the batch is one block.
+    """
+
+    def __init__(self, weights: DenseWeights, maps: tuple[EntryMap, ...]) -> None:
+        super().__init__(weights.shape, weights.dtype)
+        self._weights = weights
+        self._maps = maps
+
+    @cached_property
+    def nnz(self) -> int:
+        """The number of entries that are not zero."""
+        # Counted after the maps: the square of a tiny entry may be zero.
+        array = self._weights.array
+        return sum(int(np.count_nonzero(self._mapped(array[rows]))) for rows in blocks_of_rows(array))
+
+    def _forward(self, batch: Array) -> Array:
+        array = self._weights.array
+        return self._times_transpose(batch, array) if _by_rows(array) else self._times(batch, array.T)
+
+    def _adjoint(self, batch: Array) -> Array:
+        array = self._weights.array
+        return self._times(batch, array) if _by_rows(array) else self._times_transpose(batch, array.T)
+
+    def _times_transpose(self, batch: Array, array: Array) -> Array:
+        """Return batch f(A)^T, where each block of rows of A gives its own part of the result."""
+        result = np.empty((len(batch), array.shape[0]), dtype=self.dtype)
+        for rows in blocks_of_rows(array):
+            result[:, rows] = batch @ self._mapped(array[rows]).T
+        return result
+
+    def _times(self, batch: Array, array: Array) -> Array:
+        """Return batch f(A), the sum of one product for each block of rows of A."""
+        result = np.zeros((len(batch), array.shape[1]), dtype=self.dtype)
+        # Each block adds once to the whole result: with many vectors and long rows, blocks of a few rows
+        # would spend their time on that sum. A block of at most N rows is no larger than the result.
+        for rows in blocks_of_rows(array, least=min(len(batch), 64)):
+            result += batch[:, rows] @ self._mapped(array[rows])
+        return result
+
+    def _mapped(self, entries: Array) -> Array:
+        """Return f(entries) as a new array."""
+        result = np.empty_like(entries)
+        for entry_map in self._maps:
+            entries = entry_map(entries, result)
+        return entries
+
+    def __abs__(self) -> MappedDenseWeights:
+        # Whatever the maps are, their values are not negative.
+        return self
+
+    def square(self) -> MappedDenseWeights:
+        """Return the weights f(w_ij)^2."""
+        return MappedDenseWeights(self._weights, (*self._maps, _square))
+
+    def support(self) -> MappedDenseWeights:
+        """Return the weights that are 1 where f(w_ij) is not zero, and 0 elsewhere."""
+        return MappedDenseWeights(self._weights, (*self._maps, _indicator))
+
+    def _columns(self, indices: Array | None) -> sparse.csc_array:
+        columns = self._weights.columns(indices)
+        columns.data = self._mapped(columns.data)
+        columns.eliminate_zeros()
+        return columns
+
+    def _rows(self, indices: Array | None) -> sparse.csr_array:
+        rows = self._weights.rows(indices)
+        rows.data = self._mapped(rows.data)
+        rows.eliminate_zeros()
+        return rows
+
+    def toarray(self) -> Array:
+        """Return f(W) as a new dense array."""
+        return self._mapped(self._weights.array)
+
+    def _label(self) -> str:
+        names = [entry_map.__name__.strip("_") for entry_map in self._maps]
+        return f"{' of '.join(reversed(names))} of {type(self._weights).__name__}"
+
+
+def _absolute(entries: Array, result: Array) -> Array:
+    return np.abs(entries, out=result)
+
+
+def _square(entries: Array, result: Array) -> Array:
+    return np.square(entries, out=result)
+
+
+def _indicator(entries: Array, result: Array) -> Array:
+    return np.not_equal(entries, 0, out=result)
+
+
+def _by_rows(array: Array) -> bool:
+    """Whether the entries of a row, rather than those of a column, are neighbours in memory."""
+    return bool(array.strides[1] <= array.strides[0])
+
+
+def _as_matrix(given: ArrayLike) -> Array:
+    """Return ``given`` as a finite (n, m) array of float32 or float64, itself where possible."""
+    if np.ma.is_masked(given):
+        raise ArgumentError("W must have no masked entries; fill them first, with W.filled(0) for example.")
+    try:
+        array = np.asarray(given)
+    except ValueError as error:
+        raise ArgumentError(f"W must be a 2-d array; got a sequence that is none: {error}") from error
+    array = array.astype(working_dtype("W", array.dtype), copy=False)
+    check_matrix_shape("W", array.shape)
+    check_finite_matrix("W", array)
+    return array if _blas_reads(array) else np.ascontiguousarray(array)
+
+
+def _blas_reads(array: Array) -> bool:
+    """Whether matrix products read ``array`` in place: else NumPy would copy all of it in every product."""
+    if array.flags.c_contiguous or array.flags.f_contiguous:
+        return True
+    (near, length), (far, _) = sorted(zip(array.strides, array.shape, strict=True))
+    return near == array.itemsize and far >= array.itemsize * length

@@ -1,0 +1,54 @@
+"""The weights of the paper's experiments: one latent for each square window of an image."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+from scipy import sparse
+
+from forestmix.weights.checks import check_counts, floating_dtype, positive_integer, positive_integers
+from forestmix.weights.convolution import Convolution
+from forestmix.weights.geometry import place
+
+
+def windows(
+    shape: tuple[int, int],
+    size: int | tuple[int, int],
+    placement: str = "overlapping",
+    dtype: DTypeLike = np.float64,
+) -> sparse.csr_array:
+    """Return W with w_ij = 1 if pixel i lies in window j, and 0 elsewhere.
+
+    Args:
+        shape: (H, W) of the image; pixels are in C order.
+        size: the side s of the windows, or their (height, width).
+        placement: "overlapping", all windows that overlap the image, clipped to it, (H + s - 1)(W + s - 1) of
+            them in C order; or "centred", one around each pixel (odd sizes only).
+        dtype: float32 or float64.
+
+    Returns:
+        A canonical (n, m) CSR array, n = H W.
+    """
+    height, width = positive_integers("shape", shape, (2,))
+    sides = _as_sides(size)
+    kind = floating_dtype("dtype", dtype)
+    vertical = place(height, sides[0], placement)
+    horizontal = place(width, sides[1], placement)
+    check_counts(
+        "windows",
+        pixels=height * width,
+        columns=vertical.positions * horizontal.positions,
+        entries=height * width * sides[0] * sides[1],
+    )
+    return Convolution(np.ones(sides, dtype=kind), (height, width), placement).rows()
+
+
+def _as_sides(size: Any) -> tuple[int, int]:
+    """Return the height and width of the windows."""
+    if isinstance(size, tuple | list | np.ndarray) and np.ndim(size) > 0:
+        height, width = positive_integers("size", size, (2,))
+        return height, width
+    side = positive_integer("size", size)
+    return side, side

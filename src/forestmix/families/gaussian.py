@@ -1,0 +1,93 @@
+"""The Gaussian family with known standard deviation; ``eta`` is its mean."""
+
+from __future__ import annotations
+
+import math
+from copy import copy
+from typing import ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from forestmix.arrays import Array, fits, per_variable
+from forestmix.families.base import ExpectedLogPartition, Family, RowExpectations
+
+_HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
+
+
+class Gaussian(Family):
+    """``N(eta, sd^2)``: ``t = y / sd^2``, ``a = eta^2 / (2 sd^2)``, ``g`` the log density at mean zero.
+
+    Args:
+        sd: standard deviation, one number or one for each variable.
+
+    """
+
+    name: ClassVar[str] = "gaussian"
+    curvature_is_constant: ClassVar[bool] = True
+
+    def __init__(self, sd: npt.ArrayLike = 1.0) -> None:
+        self.sd = per_variable("sd", sd, positive=True)
+
+    def __repr__(self) -> str:
+        return f"Gaussian(sd={self.sd.item() if self.sd.ndim == 0 else f'<{self.sd.size} values>'})"
+
+    def check_size(self, size: int, what: str) -> None:
+        """Raise unless ``sd`` is one number or has ``size`` entries."""
+        fits("sd", self.sd, size, what)
+
+    def astype(self, dtype: np.dtype) -> Self:
+        """Return the family with ``sd`` in ``dtype``; an ``sd`` that becomes zero there is refused."""
+        return type(self)(self.sd.astype(dtype))
+
+    def take(self, variables: Array) -> Self:
+        """Return the family of the chosen variables."""
+        chosen = copy(self)
+        chosen.sd = self.sd if self.sd.ndim == 0 else self.sd[variables]
+        return chosen
+
+    def check_support(self, name: str, y: Array) -> None:
+        """Every number is in the support; infinities were refused with the shape."""
+
+    def log_base(self, y: Array) -> Array:
+        """Return ``g(y) = -y^2 / (2 sd^2) - log(sd) - log(2 pi) / 2``."""
+        return -0.5 * (y / self.sd) ** 2 - self._log_normaliser()
+
+    def statistic(self, y: Array) -> Array:
+        """Return ``t(y) = y / sd^2``."""
+        return y / self.sd**2
+
+    def log_partition(self, eta: Array) -> Array:
+        """Return ``a(eta) = eta^2 / (2 sd^2)``."""
+        return 0.5 * (eta / self.sd) ** 2
+
+    def log_partition_slope(self, eta: Array) -> Array:
+        """Return ``a'(eta) = eta / sd^2``."""
+        return eta / self.sd**2
+
+    def log_partition_curvature(self, eta: Array) -> Array:
+        """Return ``a''(eta) = 1 / sd^2``."""
+        return np.broadcast_to(1 / self.sd**2, np.shape(eta))
+
+    def expected_log_partition(self, mean: Array, spread: Array) -> ExpectedLogPartition:
+        """Return ``(m^2 + s^2) / (2 sd^2)``, ``m / sd^2`` and ``1 / sd^2``."""
+        value = 0.5 * ((mean / self.sd) ** 2 + (spread / self.sd) ** 2)
+        return ExpectedLogPartition(value, self.log_partition_slope(mean), self.log_partition_curvature(mean))
+
+    def expectations(self, y: Array, mean: Array, spread: Array) -> RowExpectations:
+        """Return the row terms from the residual, since ``g + t m - E a`` loses all digits when ``sd`` is small."""
+        residual = (y - mean) / self.sd
+        log_likelihood = -0.5 * residual**2 - 0.5 * (spread / self.sd) ** 2 - self._log_normaliser()
+        return RowExpectations(log_likelihood, residual / self.sd, 1 / self.sd**2)
+
+    def log_partition_gap(self, mean: Array, wide: Array, narrow: Array) -> Array:
+        """Return ``(wide^2 - narrow^2) / (2 sd^2)``, whatever the mean (paper, section 6)."""
+        return np.maximum(0.5 * ((wide / self.sd) ** 2 - (narrow / self.sd) ** 2), 0)
+
+    def sample(self, eta: Array, rng: np.random.Generator) -> Array:
+        """Draw ``N(eta, sd^2)``."""
+        return eta + self.sd * rng.standard_normal(np.shape(eta)).astype(self.sd.dtype)
+
+    def _log_normaliser(self) -> Array:
+        # A Python float keeps float32 arrays in float32.
+        return np.log(self.sd) + _HALF_LOG_TWO_PI

@@ -1,0 +1,90 @@
+"""What an algorithm is to the loop: it makes the problem, a memory, and then one proposal after another."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from forestmix.arrays import Array
+from forestmix.errors import ArgumentError, unknown_name
+from forestmix.inference.problem import Point, Problem
+from forestmix.model import DEF, Observations
+from forestmix.posterior import GaussianFactors
+from forestmix.statistics import Objective
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """Where an iteration leads.
+
+    ``q``: the new factors; ``parallel_steps``: how many parallel steps it took; ``updates``: how many variables were
+    updated, each time they were; ``eta``: the row means at q where the algorithm has them already.
+    """
+
+    q: GaussianFactors
+    parallel_steps: int
+    updates: int
+    eta: Array | None = None
+
+
+class Memory:
+    """What an algorithm carries from one iteration to the next. This one carries nothing."""
+
+    def take(self, keep: Array) -> Memory:
+        """Return the memory of the chosen observations, after the others have finished."""
+        return self
+
+    def forget(self, which: Array) -> None:
+        """Drop what led to a proposal that the loop refused for the observations marked in ``which``."""
+
+
+class Algorithm(ABC):
+    """An algorithm, as the user configures it. It holds no state of a run."""
+
+    name: ClassVar[str]
+    #: True where theory says that the objective never falls. The loop treats a fall as an alarm.
+    monotone: ClassVar[bool] = True
+
+    def problem(self, model: DEF, data: Observations) -> Problem:
+        """Return the problem that this algorithm solves; coordinate methods climb the ELBO."""
+        return Problem(model, data, "elbo")
+
+    @abstractmethod
+    def start(self, problem: Problem, point: Point) -> Memory:
+        """Return the memory of a run that starts at ``point``."""
+
+    @abstractmethod
+    def propose(self, problem: Problem, point: Point, memory: Any) -> Proposal:
+        """Return the next proposal."""
+
+    def plain_proposal(self, problem: Problem, point: Point) -> Proposal | None:
+        """Return the step to take where a proposal lowered the objective; ``None`` if there is none to fall back on."""
+        return None
+
+
+def check_order(order: str, known: tuple[str, ...]) -> str:
+    """Return ``order`` if it is known."""
+    if order not in known:
+        raise unknown_name("order", order, known)
+    return order
+
+
+def check_count(name: str, value: object, *, optional: bool = True) -> int | None:
+    """Return a positive integer, or ``None`` where that is allowed."""
+    if value is None and optional:
+        return None
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
+        raise ArgumentError(f"{name} must be a positive integer{' or None' if optional else ''}; got {value!r}.")
+    return int(value)
+
+
+def choose_objective(objective: str) -> Objective:
+    """Return the objective of a forest mixture step; "auto" is the ELBO, since Gaussian rows let it be computed."""
+    if objective in ("auto", "elbo"):
+        return "elbo"
+    if objective == "fm":
+        return "fm"
+    raise unknown_name("objective", objective, ("auto", "elbo", "fm"))

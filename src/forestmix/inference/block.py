@@ -1,0 +1,71 @@
+"""Block coordinate ascent: one variable of every block in each parallel step (paper, section 7, last experiment)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse import csgraph
+
+from forestmix.inference.base import Algorithm, Proposal, check_count, check_order
+from forestmix.inference.cavi import SweepMemory
+from forestmix.inference.problem import Point, Problem
+from forestmix.inference.rules import exact, step_groups
+from forestmix.inference.schedule import Cursor, OneOfEveryBlock
+from forestmix.partition import Partition
+from forestmix.statistics import Site
+
+
+@dataclass(frozen=True)
+class BlockCoordinate(Algorithm):
+    """Exact coordinate updates of one variable of every block at once.
+
+    Stable when the blocks are conditionally independent given x, that is, when no row of W has parents in two blocks.
+    Otherwise it may diverge, which the loop detects and reports.
+
+    Args:
+        blocks: sequences of indices that partition the latents. When left out, the connected components of the model,
+            which are the finest blocks that are conditionally independent.
+        order: "cyclic" or "random" inside each block.
+        steps_per_iteration: how many parallel steps an iteration of the loop makes; a whole sweep when left out.
+        seed: of the random orders.
+
+    """
+
+    blocks: Any = None
+    order: str = "cyclic"
+    steps_per_iteration: int | None = None
+    seed: int = 0
+    name: ClassVar[str] = "block"
+    monotone: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check_order(self.order, ("cyclic", "random"))
+        check_count("steps_per_iteration", self.steps_per_iteration)
+
+    def start(self, problem: Problem, point: Point) -> SweepMemory:
+        """Return the first sweep over the blocks."""
+        given = self.blocks
+        blocks = independent_blocks(problem.site) if given is None else Partition.of("blocks", given, problem.size)
+        schedule = OneOfEveryBlock(blocks, shuffle=self.order == "random")
+        return SweepMemory(Cursor(schedule, np.random.default_rng(self.seed)))
+
+    def propose(self, problem: Problem, point: Point, memory: SweepMemory) -> Proposal:
+        """Update one variable of every block, several times over."""
+        groups = memory.cursor.take(self.steps_per_iteration)
+        return Proposal(step_groups(problem, point, exact, groups), len(groups.starts) - 1, len(groups.members))
+
+
+def independent_blocks(site: Site) -> Partition:
+    """Return the connected components of the latents, two being connected when a row of W has both as parents."""
+    n, m = site.layer.weights.shape
+    entries = site.columns.tocoo()
+    row, latent = entries.coords
+    # The graph of rows and latents together has nnz edges, where that of latents alone could have m^2.
+    graph = sparse.coo_array((np.ones(len(row), bool), (row, n + latent)), shape=(n + m, n + m))
+    _, label = csgraph.connected_components(graph, directed=False)
+    order = np.argsort(label[n:], kind="stable")
+    cuts = np.flatnonzero(np.diff(label[n:][order])) + 1
+    return Partition.from_lists(np.split(order, cuts))

@@ -1,0 +1,92 @@
+"""Coordinate ascent variational inference: one variable at a time, each to its exact optimum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from forestmix.arrays import Array
+from forestmix.inference.base import Algorithm, Memory, Proposal, check_count, check_order
+from forestmix.inference.problem import Point, Problem
+from forestmix.inference.rules import exact, step_groups
+from forestmix.inference.schedule import Cursor, OneOfEveryBlock
+from forestmix.partition import Partition
+from forestmix.posterior import GaussianFactors
+
+
+class SweepMemory(Memory):
+    """A place in a row of sweeps, the same for every observation of a batch."""
+
+    def __init__(self, cursor: Cursor) -> None:
+        self.cursor = cursor
+
+
+class GreedyMemory(Memory):
+    """Which variables have been visited, for each observation, so that their variance gains are spent."""
+
+    def __init__(self, visited: Array) -> None:
+        self.visited = visited
+
+    def take(self, keep: Array) -> GreedyMemory:
+        """Return the memory of the chosen observations."""
+        return GreedyMemory(self.visited[keep])
+
+
+@dataclass(frozen=True)
+class CAVI(Algorithm):
+    """Coordinate ascent on the ELBO.
+
+    Schedule: one variable after another. Rule: ``mu_j += gradient_j sigma_j^2`` with
+    ``1 / sigma_j^2 = 1 / sigma0_j^2 + sum_i w_ij^2 kappa_i``.
+
+    Args:
+        order: "cyclic"; "random", a new order for every sweep; or "greedy", always the variable whose update raises
+            the ELBO most.
+        steps_per_iteration: how many variables an iteration of the loop updates; a whole sweep when left out.
+        seed: of the random orders.
+
+    """
+
+    order: str = "cyclic"
+    steps_per_iteration: int | None = None
+    seed: int = 0
+    name: ClassVar[str] = "cavi"
+
+    def __post_init__(self) -> None:
+        check_order(self.order, ("cyclic", "random", "greedy"))
+        check_count("steps_per_iteration", self.steps_per_iteration)
+
+    def start(self, problem: Problem, point: Point) -> Memory:
+        """Return the first sweep, or for greedy order which variables were visited: none."""
+        if self.order == "greedy":
+            return GreedyMemory(np.zeros((problem.n_observations, problem.size), bool))
+        everything = Partition.from_lists([np.arange(problem.size)])
+        schedule = OneOfEveryBlock(everything, shuffle=self.order == "random")
+        return SweepMemory(Cursor(schedule, np.random.default_rng(self.seed)))
+
+    def propose(self, problem: Problem, point: Point, memory: SweepMemory | GreedyMemory) -> Proposal:
+        """Update the next variables."""
+        if isinstance(memory, GreedyMemory):
+            return self._greedy_step(problem, point, memory)
+        groups = memory.cursor.take(self.steps_per_iteration)
+        return Proposal(step_groups(problem, point, exact, groups), len(groups.starts) - 1, len(groups.members))
+
+    def _greedy_step(self, problem: Problem, point: Point, memory: GreedyMemory) -> Proposal:
+        from forestmix import kernels
+
+        precision, sd = exact(problem, point)
+        steps = problem.size if self.steps_per_iteration is None else self.steps_per_iteration
+        ratio = point.q.sd**2 * precision
+        gain = 0.5 * (ratio - 1 - np.log(ratio))
+        mean = point.q.mean.copy()
+        rows = problem.site.rows
+        kernels.relax_greedy(
+            *problem.site.column_arrays, rows.indptr, rows.indices, rows.data,
+            steps, memory.visited, point.gradient.copy(), gain,
+            mean, point.site.error.copy(), np.ascontiguousarray(point.site.kappa), precision, problem.prior_precision,
+        )  # fmt: skip
+        if memory.visited.all():
+            return Proposal(GaussianFactors(mean, sd), steps, steps)
+        return Proposal(GaussianFactors(mean, np.where(memory.visited, sd, point.q.sd)), steps, steps)

@@ -1,0 +1,40 @@
+"""Damped parallel updates: every variable at once, a fraction of the way to its exact optimum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from forestmix.errors import ArgumentError
+from forestmix.inference.base import Algorithm, Memory, Proposal
+from forestmix.inference.problem import Point, Problem
+from forestmix.inference.rules import damped, step_all
+
+
+@dataclass(frozen=True)
+class Damped(Algorithm):
+    """All exact coordinate updates at once, ``mu <- mu + step (mu_exact - mu)``.
+
+    Schedule: all variables. Rule: exact, scaled. ``step=1`` is the Jacobi iteration, which diverges when windows
+    overlap; how small a step is small enough depends on W, which is what the forest mixture step does away with.
+
+    Args:
+        step: in (0, 1].
+
+    """
+
+    step: float = 0.5
+    name: ClassVar[str] = "damped"
+    monotone: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if isinstance(self.step, bool) or not isinstance(self.step, int | float) or not 0 < self.step <= 1:
+            raise ArgumentError(f"step must be a number in (0, 1]; got {self.step!r}.")
+
+    def start(self, problem: Problem, point: Point) -> Memory:
+        """Nothing is carried along."""
+        return Memory()
+
+    def propose(self, problem: Problem, point: Point, memory: Memory) -> Proposal:
+        """Update all variables, damped."""
+        return Proposal(step_all(problem, point, damped(self.step)), 1, problem.size)

@@ -1,0 +1,66 @@
+"""Hogwild: every block is swept on its own, with what the others do seen late or not at all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from forestmix.inference.base import Algorithm, Memory, Proposal, check_count
+from forestmix.inference.problem import Point, Problem
+from forestmix.inference.rules import exact
+from forestmix.partition import Partition
+from forestmix.posterior import GaussianFactors
+
+
+class BlocksMemory(Memory):
+    """The blocks of a run."""
+
+    def __init__(self, blocks: Partition) -> None:
+        self.blocks = blocks
+
+
+@dataclass(frozen=True)
+class Hogwild(Algorithm):
+    """Exact coordinate updates inside every block, the blocks side by side on threads.
+
+    An iteration sweeps each block once. It may diverge where blocks share rows (paper, section 2), which the loop
+    detects and reports.
+
+    Args:
+        blocks: sequences of indices that partition the latents, or a number of blocks of neighbouring latents.
+        synchronous: when True a block sees the others as they were at the start of the iteration (block Jacobi; blocks
+            of one variable are the undamped parallel update), and the answer does not depend on timing. When False the
+            threads share the row errors with no lock, and two runs may differ.
+
+    """
+
+    blocks: Any = 2
+    synchronous: bool = False
+    name: ClassVar[str] = "hogwild"
+    monotone: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if isinstance(self.blocks, int | np.integer):
+            check_count("blocks", self.blocks, optional=False)
+
+    def start(self, problem: Problem, point: Point) -> BlocksMemory:
+        """Return the blocks."""
+        if isinstance(self.blocks, int | np.integer):
+            lists = np.array_split(np.arange(problem.size), min(int(self.blocks), problem.size))
+            return BlocksMemory(Partition.from_lists(lists))
+        return BlocksMemory(Partition.of("blocks", self.blocks, problem.size))
+
+    def propose(self, problem: Problem, point: Point, memory: BlocksMemory) -> Proposal:
+        """Sweep every block once."""
+        from forestmix import kernels
+
+        precision, sd = exact(problem, point)
+        mean = point.q.mean.copy()
+        kernels.relax_blocks(
+            *problem.site.column_arrays, memory.blocks.starts, memory.blocks.members, self.synchronous,
+            mean, point.site.error.copy(), np.ascontiguousarray(point.site.kappa), precision,
+            problem.prior_mean, problem.prior_precision,
+        )  # fmt: skip
+        return Proposal(GaussianFactors(mean, sd), int(memory.blocks.sizes.max()), problem.size)

@@ -1,0 +1,82 @@
+"""The optimisation problem that an algorithm works on: a site, the prior above it, and the objective."""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from forestmix.arrays import Array
+from forestmix.model import DEF, Observations
+from forestmix.partition import Partition
+from forestmix.posterior import GaussianFactors, prior_sd, take_rows
+from forestmix.statistics import Objective, Site, SiteStatistics
+
+#: How many units of rounding, relative to the size of its terms, an objective may seem to fall by.
+ROUNDING_UNITS = 64
+
+
+@dataclass(frozen=True)
+class Point:
+    """Factors q with all that was computed at them, for each observation of a batch.
+
+    ``objective``: (N,); ``gradient``: slope of the objective in the means, (N, m); ``rounding``: how far the objective
+    may be off because it is a sum of rounded terms, (N,).
+    """
+
+    q: GaussianFactors
+    site: SiteStatistics
+    objective: Array
+    gradient: Array
+    rounding: Array
+
+    def take(self, keep: Array) -> Point:
+        """Return the point of the chosen observations."""
+        batch = {name: getattr(self.site, name)[keep] for name in ("value", "gradient", "eta", "error", "magnitude")}
+        shared = {name: take_rows(getattr(self.site, name), keep) for name in ("curvature", "information", "kappa")}
+        return Point(
+            self.q.take(keep),
+            replace(self.site, **batch, **shared),
+            self.objective[keep], self.gradient[keep], self.rounding[keep],
+        )  # fmt: skip
+
+
+class Problem:
+    """Maximise ``sum_i (row terms) - KL(q || p)`` over q, for each observation of a batch."""
+
+    def __init__(self, model: DEF, data: Observations, objective: Objective, groups: Partition | None = None) -> None:
+        self.model = model
+        self.site = Site(model.layers[0], data, objective, groups)
+        m, dtype = model.n_latent, model.dtype
+        self.prior_mean = np.ascontiguousarray(np.broadcast_to(model.prior.bias, m))
+        self.prior_precision = np.ascontiguousarray(np.broadcast_to(prior_sd(model.prior).astype(dtype) ** -2, m))
+
+    @property
+    def size(self) -> int:
+        """Number of latents, m."""
+        return self.model.n_latent
+
+    @property
+    def n_observations(self) -> int:
+        """Number of observations in the batch, N."""
+        return self.site.data.x.shape[0]
+
+    def take(self, keep: Array) -> Problem:
+        """Return the problem of the chosen observations."""
+        chosen = copy(self)
+        chosen.site = self.site.take(keep)
+        return chosen
+
+    def evaluate(self, q: GaussianFactors, eta: Array | None = None, known: Point | None = None) -> Point:
+        """Return the objective and its slope at q; ``eta`` and ``known`` as in ``Site.statistics``."""
+        site = self.site.statistics(q, eta, None if known is None else (known.q, known.site))
+        divergence = q.divergence(self.model.prior)
+        gradient = site.gradient - (q.mean - self.prior_mean) * self.prior_precision
+        unit = ROUNDING_UNITS * float(np.finfo(self.model.dtype).eps)
+        rounding = unit * (site.magnitude + np.abs(divergence) + self.size)
+        return Point(q, site, site.value - divergence, gradient, rounding)
+
+    def precision(self, point: Point) -> Array:
+        """Return the precision that q would have at its optimum, given the rows' curvature at ``point``."""
+        return self.prior_precision + point.site.information

@@ -1,0 +1,89 @@
+"""Rules: how the members of a group are updated, as the precision of each variable's own quadratic problem.
+
+Every rule moves a mean by ``gradient_j / P_j`` and sets a new standard deviation. They differ in ``P_j``::
+
+    exact coordinate update    P_j = 1 / sigma0_j^2 + sum_i w_ij^2 kappa_i               safe for one variable
+    forest mixture surrogate   P_j = 1 / sigma0_j^2 + sum_i kappa_i w_ij^2 / epsilon_ij  safe for a group (Theorem 2)
+    damped                     the exact P_j, divided by the step
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from forestmix.arrays import Array
+from forestmix.inference.problem import Point, Problem
+from forestmix.partition import Partition
+from forestmix.posterior import GaussianFactors
+
+
+class Rule(Protocol):
+    """A rule returns ``P_j``, the precision to step with, and the new standard deviation, each (N or 1, m)."""
+
+    def __call__(self, problem: Problem, point: Point) -> tuple[Array, Array]:
+        """Return the step precision and the new standard deviation of every variable."""
+
+
+def exact(problem: Problem, point: Point) -> tuple[Array, Array]:
+    """Return the exact coordinate update, each variable's optimum with the others held."""
+    # The site's objective is the ELBO wherever this rule is used, so its information is sum_i w_ij^2 kappa_i.
+    precision = problem.precision(point)
+    return precision, settled(precision**-0.5, point.q.sd)
+
+
+def damped(step: float) -> Rule:
+    """Return the exact update with the means going only the fraction ``step`` of the way."""
+
+    def rule(problem: Problem, point: Point) -> tuple[Array, Array]:
+        precision, sd = exact(problem, point)
+        return precision / precision.dtype.type(step), sd
+
+    return rule
+
+
+def forest_mixture(problem: Problem, point: Point) -> tuple[Array, Array]:
+    """Return the maximiser of the forest mixture surrogate (paper, Theorem 2; design 1.3 for objective "elbo")."""
+    sd = settled(problem.precision(point) ** -0.5, point.q.sd)
+    return problem.prior_precision + point.site.curvature, sd
+
+
+def settled(new: Array, old: Array) -> Array:
+    """Return ``old`` itself once ``new`` equals it to rounding, so that what depends on it need not be recomputed."""
+    if new.shape == old.shape and np.all(np.abs(new - old) <= 4 * np.finfo(new.dtype).eps * old):
+        return old
+    return new
+
+
+def step_all(problem: Problem, point: Point, rule: Rule) -> GaussianFactors:
+    """Update every latent at once."""
+    precision, sd = rule(problem, point)
+    return GaussianFactors(point.q.mean + point.gradient / precision, sd)
+
+
+def step_groups(problem: Problem, point: Point, rule: Rule, groups: Partition) -> GaussianFactors:
+    """Update the groups one after another, the members of each at once.
+
+    For rows of constant curvature ``P_j`` depends on the standard deviations of j's own group only, so the precisions
+    of all groups can be computed before the first of them moves.
+    """
+    from forestmix import kernels
+
+    precision, sd = rule(problem, point)
+    mean, error = point.q.mean.copy(), point.site.error.copy()
+    kernels.relax_groups(
+        *problem.site.column_arrays, groups.starts, groups.members,
+        mean, error, np.ascontiguousarray(point.site.kappa), precision, problem.prior_mean, problem.prior_precision,
+    )  # fmt: skip
+    return GaussianFactors(mean, visited_sd(sd, point.q.sd, groups.members))
+
+
+def visited_sd(new: Array, old: Array, members: Array) -> Array:
+    """Return the new standard deviations of the variables that were visited, the old ones of the rest."""
+    if new is old or len(members) == new.shape[1]:
+        return new
+    rows = max(new.shape[0], old.shape[0])
+    mixed = np.broadcast_to(old, (rows, old.shape[1])).copy()
+    mixed[:, members] = new[:, members]
+    return settled(mixed, old)

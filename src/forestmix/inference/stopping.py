@@ -1,0 +1,88 @@
+"""When a run ends, decided for each observation of a batch."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from forestmix.arrays import Array, total
+from forestmix.inference.problem import Point, Problem
+from forestmix.posterior import prior_factors
+from forestmix.result import Status
+
+#: A run has stalled when neither objective nor gradient has improved for this many iterations and sweeps.
+PATIENCE = 20
+#: A run has diverged when its objective lies this many times its own size, plus as many nats, below the start.
+DIVERGENCE = 10.0
+
+
+class Stopping:
+    """The stopping rules, and the little that they remember.
+
+    Converged, when both hold:
+
+    - the objective changed by at most ``tol max(1, |objective|)``, or by no more than rounding;
+    - the relative gradient norm is at most ``tol``. It is the larger of the gradient in the means, in the metric of q's
+      precision ``P``, ``sqrt(sum_j gradient_j^2 / P_j)``, relative to its value at the prior mean (or to one posterior
+      standard deviation in every mean, if that is more), and of the variances' ``rms_j (P_j sigma_j^2 - 1)``.
+
+    Both norms stay the same when columns of W are rescaled. ``tol`` is raised to what the precision can tell apart.
+    """
+
+    def __init__(self, problem: Problem, start: Point, tol: float, monotone: bool, from_prior: bool) -> None:
+        self.tol = max(tol, 32 * float(np.finfo(problem.model.dtype).eps))
+        self.monotone = monotone
+        at_prior = start if from_prior else problem.evaluate(prior_factors(problem.model, problem.n_observations))
+        self.prior_gradient = at_prior.gradient
+        self.first = start.objective
+        self.best = start.objective
+        self.best_norm = self.gradient_norm(problem, start)
+        self.idle = np.zeros(len(start.objective))
+        self.idle_iterations = np.zeros(len(start.objective), int)
+
+    def take(self, keep: Array) -> None:
+        """Forget the observations that have finished."""
+        for name in ("prior_gradient", "first", "best", "best_norm", "idle", "idle_iterations"):
+            setattr(self, name, getattr(self, name)[keep])
+
+    def gradient_norm(self, problem: Problem, point: Point) -> Array:
+        """Return the relative gradient norm of each observation, (N,)."""
+        precision = problem.precision(point)
+        reference = np.maximum(_norm(self.prior_gradient, precision), np.sqrt(problem.size))
+        variances = np.sqrt(np.mean((precision * point.q.sd**2 - 1.0) ** 2, axis=-1, dtype=np.float64))
+        return np.maximum(_norm(point.gradient, precision) / reference, variances)
+
+    def check(self, old: Point, new: Point, norm: Array, sweeps: float) -> list[Status | None]:
+        """Return how each observation ended, or ``None`` where it goes on."""
+        change = np.abs(new.objective - old.objective)
+        small = change <= np.maximum(self.tol * np.maximum(1.0, np.abs(new.objective)), new.rounding)
+        converged = small & (norm <= self.tol)
+        finite = np.isfinite(new.objective)
+        fell = new.objective < old.objective - old.rounding
+        diverged = new.objective < self.first - DIVERGENCE * (1 + np.abs(self.first))
+        stalled = self._stalled(new, norm, sweeps)
+        below_best = new.objective < self.best - 10 * new.rounding
+        ends: list[Status | None] = []
+        for k in range(len(change)):
+            if not finite[k]:
+                ends.append(Status.NON_FINITE if self.monotone else Status.DIVERGED)
+            elif self.monotone and fell[k]:
+                ends.append(Status.DECREASED)
+            elif not self.monotone and (diverged[k] or (stalled[k] and below_best[k])):
+                ends.append(Status.DIVERGED)
+            elif converged[k]:
+                ends.append(Status.CONVERGED)
+            else:
+                ends.append(Status.STALLED if stalled[k] else None)
+        return ends
+
+    def _stalled(self, new: Point, norm: Array, sweeps: float) -> Array:
+        improved = (new.objective > self.best + new.rounding) | (norm < self.best_norm)
+        self.best = np.fmax(self.best, new.objective)
+        self.best_norm = np.fmin(self.best_norm, norm)
+        self.idle = np.where(improved, 0.0, self.idle + sweeps)
+        self.idle_iterations = np.where(improved, 0, self.idle_iterations + 1)
+        return (self.idle >= PATIENCE) & (self.idle_iterations >= PATIENCE)
+
+
+def _norm(gradient: Array, precision: Array) -> Array:
+    return np.sqrt(total(gradient**2 / precision))

@@ -1,0 +1,178 @@
+"""Generative models: layers of conditionals, a prior on top, and how to draw from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from forestmix.arrays import Array, finite, fits, generator, numbers, per_variable
+from forestmix.errors import ArgumentError
+from forestmix.families import Family, Gaussian
+from forestmix.weights import Weights, as_weights
+
+
+class Layer:
+    """The conditional ``p(y_i | parents)`` of a layer: ``eta_i = b_i + w_i . parents`` (paper, section 4).
+
+    Args:
+        family: distribution of each row given ``eta_i``, e.g. ``Gaussian(sd=1.0)``.
+        W: weights, n rows by m parents: a dense array, any ``scipy.sparse`` format, or a ``Weights`` object.
+            Their precision (float32 or float64) is the precision of everything computed with the layer.
+        b: bias, one number or one for each row.
+
+    """
+
+    def __init__(self, family: Family, W: Any, b: npt.ArrayLike = 0.0) -> None:
+        self.weights: Weights = as_weights(W)
+        self.family = _family("family", family).astype(self.dtype)
+        self.family.check_size(self.size, "rows of W")
+        self.bias = fits("b", per_variable("b", b), self.size, "rows of W").astype(self.dtype)
+
+    @property
+    def size(self) -> int:
+        """Number of variables in this layer: rows of W."""
+        return self.weights.shape[0]
+
+    @property
+    def n_parents(self) -> int:
+        """Number of variables in the layer above: columns of W."""
+        return self.weights.shape[1]
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Precision of the weights."""
+        return self.weights.dtype
+
+    def __repr__(self) -> str:
+        return f"Layer({self.family!r}, {self.weights!r})"
+
+
+class Prior:
+    """A layer without parents: ``y_j`` independent, with natural parameter ``bias_j``.
+
+    Args:
+        family: distribution of each variable; ``Gaussian(sd)`` has prior mean ``bias``.
+        bias: one number or one for each variable.
+
+    """
+
+    def __init__(self, family: Family | None = None, bias: npt.ArrayLike = 0.0) -> None:
+        self.family = _family("family", Gaussian() if family is None else family)
+        self.bias = per_variable("bias", bias)
+
+    def astype(self, dtype: np.dtype) -> Prior:
+        """Return the prior with its parameters in ``dtype``."""
+        return Prior(self.family.astype(dtype), self.bias.astype(dtype))
+
+    def __repr__(self) -> str:
+        bias = self.bias.item() if self.bias.ndim == 0 else f"<{self.bias.size} values>"
+        return f"Prior({self.family!r}, bias={bias})"
+
+
+class Draw(NamedTuple):
+    """A draw from a model: the observed variables, and each latent layer from the lowest up."""
+
+    x: Array
+    latents: tuple[Array, ...]
+
+
+class DEF:
+    """A deep exponential family: layers from the observed one up, and a prior on the topmost latents.
+
+    Args:
+        *layers: ``p(x | y)`` first. This version takes one layer with Gaussian rows.
+        prior: prior of the latents; N(0, 1) when left out.
+
+    """
+
+    def __init__(self, *layers: Layer, prior: Prior | None = None) -> None:
+        if not layers:
+            raise ArgumentError("layers must hold at least one Layer, p(x | y); got none.")
+        for position, layer in enumerate(layers):
+            if not isinstance(layer, Layer):
+                raise ArgumentError(f"layers[{position}] must be a forestmix.Layer; got {type(layer).__name__}.")
+        if len(layers) > 1:
+            raise ArgumentError(f"layers must be one Layer in this version of forestmix; got {len(layers)}.")
+        if prior is not None and not isinstance(prior, Prior):
+            raise ArgumentError(f"prior must be a forestmix.Prior; got {type(prior).__name__}.")
+        self.layers = layers
+        self.prior = (Prior() if prior is None else prior).astype(layers[0].dtype)
+        self.prior.family.check_size(self.n_latent, "latents (columns of W)")
+        fits("bias", self.prior.bias, self.n_latent, "latents (columns of W)")
+
+    @property
+    def n_observed(self) -> int:
+        """Number of observed variables, n."""
+        return self.layers[0].size
+
+    @property
+    def n_latent(self) -> int:
+        """Number of latent variables, m."""
+        return self.layers[0].n_parents
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Precision of the model, which is that of its weights."""
+        return self.layers[0].dtype
+
+    def sample(self, rng: np.random.Generator | int | None = None, size: int | None = None) -> Draw:
+        """Draw latents from the prior, then observations given them.
+
+        Args:
+            rng: a generator, or a seed.
+            size: number of draws, N; ``None`` for one draw without a leading axis.
+
+        """
+        rng = generator(rng)
+        if size is not None and (not isinstance(size, int | np.integer) or size < 1):
+            raise ArgumentError(f"size must be a positive integer or None; got {size!r}.")
+        shape = (self.n_latent,) if size is None else (int(size), self.n_latent)
+        latent = self.prior.family.sample(np.broadcast_to(self.prior.bias, shape), rng)
+        layer = self.layers[0]
+        x = layer.family.sample(layer.weights.forward(latent) + layer.bias, rng)
+        return Draw(x, (latent,))
+
+    def __repr__(self) -> str:
+        return f"DEF({', '.join(map(repr, self.layers))}, prior={self.prior!r})"
+
+
+@dataclass(frozen=True)
+class Observations:
+    """Data for a model as a batch: ``x`` is (N, n), with 0 where it is missing.
+
+    ``observed`` is ``None`` when nothing is missing, else (N, n) with True for an entry that is there.
+    ``single`` remembers that the caller gave one observation without a leading axis.
+    """
+
+    x: Array
+    observed: Array | None
+    single: bool
+
+    def take(self, keep: Array) -> Observations:
+        """Return the chosen observations."""
+        return Observations(self.x[keep], None if self.observed is None else self.observed[keep], self.single)
+
+
+def observations(model: DEF, x: npt.ArrayLike) -> Observations:
+    """Check data against a model; NaN marks a missing entry."""
+    array = numbers("x", x)
+    n = model.n_observed
+    if array.ndim not in (1, 2) or array.shape[-1] != n:
+        raise ArgumentError(f"x must have shape ({n},) or (N, {n}) for this model; got {array.shape}.")
+    if array.shape[0] == 0:
+        raise ArgumentError("x must hold at least one observation; got none.")
+    batch = np.atleast_2d(array).astype(model.dtype, copy=False)
+    missing = np.isnan(batch)
+    filled = np.where(missing, batch.dtype.type(0), batch)
+    finite("x", filled)
+    model.layers[0].family.check_support("x", batch)
+    return Observations(filled, ~missing if missing.any() else None, array.ndim == 1)
+
+
+def _family(name: str, value: object) -> Family:
+    if not isinstance(value, Family):
+        raise ArgumentError(f"{name} must be a family such as forestmix.Gaussian(sd=1.0); got {value!r}.")
+    return value

@@ -1,0 +1,126 @@
+"""What a run returns: the posterior, how it went, and what happened."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from forestmix.arrays import Array
+
+
+class Status(enum.Enum):
+    """How a run ended. Each value is a sentence for the user: what happened, why, and what to try."""
+
+    CONVERGED = "Converged: the relative change of the objective and the relative gradient norm are both below tol."
+    STALLED = (
+        "Stopped at the limit of rounding: neither the objective nor the gradient improves any more in this precision. "
+        "Use float64 weights, or a larger tol, for a run that ends as converged."
+    )
+    MAX_ITER = (
+        "Stopped at max_iter before reaching tol. Raise max_iter, warm-start from this result with init=, or use the "
+        "accelerated default, algorithm='fm' with accelerate=True."
+    )
+    DIVERGED = (
+        "Diverged: the objective fell far below its start, so the parallel updates overshoot for these weights. The "
+        "best point seen is returned. Use algorithm='fm', which cannot diverge, or a smaller step, or blocks that "
+        "share no rows."
+    )
+    NON_FINITE = (
+        "Stopped on a value that is not finite. The last finite point is returned. The scales of x, W or sd are likely "
+        "beyond the range of this precision: rescale them, or use float64."
+    )
+    DECREASED = (
+        "Stopped because the objective fell by more than rounding explains, which this algorithm must never do. The "
+        "last point before the fall is returned. The model is likely too badly scaled for this precision."
+    )
+    STOPPED = "Stopped by the callback."
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One entry for the start and for each iteration.
+
+    ``iteration``: 0, 1, ...; ``step``: parallel steps so far, as the paper counts them; ``sweeps``: variable updates
+    so far, divided by the number of latents; ``objective`` and ``gradient_norm`` (relative, see ``infer``): (T,), or
+    (T, N) for a batch; ``seconds``: since the start.
+    """
+
+    iteration: Array
+    step: Array
+    sweeps: Array
+    objective: Array
+    gradient_norm: Array
+    seconds: Array
+
+    def __len__(self) -> int:
+        return len(self.iteration)
+
+
+@dataclass(frozen=True)
+class LayerPosterior:
+    """The factors ``q_j = N(mean_j, sd_j^2)`` of one latent layer: (m,), or (N, m) for a batch."""
+
+    mean: Array
+    sd: Array
+
+
+@dataclass(frozen=True, repr=False)
+class Result:
+    """The outcome of ``infer``. For a batch, entries described as one value are arrays (N,).
+
+    ``layers``: the posterior of each latent layer; ``objective``: the bound that was climbed, named by
+    ``objective_name``; ``elbo`` and ``fm_bound``: both bounds at the end; ``converged``: whether ``status`` is
+    ``Status.CONVERGED``; ``message``: what happened, in words; ``n_iter``: iterations; ``trace``: how it went.
+    """
+
+    layers: tuple[LayerPosterior, ...]
+    algorithm: str
+    objective_name: str
+    objective: Any
+    elbo: Any
+    fm_bound: Any
+    converged: Any
+    status: Any
+    n_iter: Any
+    trace: Trace
+
+    @property
+    def mean(self) -> Array:
+        """Posterior means of the one latent layer, (m,) or (N, m)."""
+        return self.layers[0].mean
+
+    @property
+    def sd(self) -> Array:
+        """Posterior standard deviations of the one latent layer, (m,) or (N, m)."""
+        return self.layers[0].sd
+
+    @property
+    def message(self) -> str:
+        """What happened, and what to try."""
+        if isinstance(self.status, Status):
+            return self.status.value
+        kinds, counts = np.unique([status.name for status in self.status], return_counts=True)
+        parts = [
+            f"{count} of {len(self.status)} observations: {Status[kind].value}"
+            for kind, count in zip(kinds, counts, strict=True)
+        ]
+        return "\n".join(parts)
+
+    def plot_trace(self, axes: Any = None) -> Any:
+        """Plot the objective and the relative gradient norm against iterations; see ``forestmix.plots``."""
+        from forestmix.plots import plot_trace
+
+        return plot_trace(self, axes)
+
+    def __repr__(self) -> str:
+        shape = "x".join(map(str, self.mean.shape))
+        single = self.mean.ndim == 1
+        status = self.status.name if single else f"{int(np.sum(self.converged))} of {len(self.converged)} CONVERGED"
+        bound = f"{self.objective:.6g}" if single else f"{np.mean(self.objective):.6g} on average"
+        return (
+            f"<Result of {self.algorithm!r}: {status} after {np.max(self.n_iter)} iterations, "
+            f"{self.objective_name} = {bound}, mean and sd of shape {shape}, {self.mean.dtype}>"
+        )

@@ -1,0 +1,260 @@
+"""``infer``: the one loop that every algorithm runs in."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from forestmix.arrays import Array
+from forestmix.bounds import elbo, fm_bound
+from forestmix.errors import ArgumentError, unknown_name
+from forestmix.inference import ALGORITHMS, Algorithm, ForestMixture, Point, Problem, Proposal
+from forestmix.inference.base import check_count, choose_objective
+from forestmix.inference.stopping import Stopping
+from forestmix.model import DEF, Observations, observations
+from forestmix.posterior import GaussianFactors, as_factors, prior_factors
+from forestmix.progress import NoProgress, ProgressBar
+from forestmix.result import LayerPosterior, Result, Status, Trace
+
+#: Iterations when ``max_iter`` is left out.
+DEFAULT_MAX_ITER = 10_000
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """What a callback sees after each iteration, and once before the first; arrays have (N, ...) for a batch."""
+
+    iteration: int
+    step: int
+    sweeps: float
+    objective: Any
+    gradient_norm: Any
+    seconds: float
+    mean: Array
+    sd: Array
+
+
+def infer(
+    model: DEF,
+    x: npt.ArrayLike,
+    algorithm: str | Algorithm = "fm",
+    objective: str = "auto",
+    accelerate: bool = True,
+    init: Any = None,
+    tol: float = 1e-6,
+    max_iter: int | None = None,
+    progress: bool = False,
+    callback: Callable[[Iteration], object] | None = None,
+) -> Result:
+    """Infer the mean-field posterior of the latents given observations.
+
+    Args:
+        model: the model.
+        x: one observation (n,) or a batch (N, n); NaN marks a missing entry.
+        algorithm: "fm", "cavi", "block", "hogwild", "damped", or an object such as ``CAVI(order="random")``.
+        objective: "elbo", or "fm" for the paper's bound, which only the forest mixture algorithm climbs; "auto" is the
+            ELBO. An algorithm object brings its own.
+        accelerate: for "fm": conjugate gradients on the means, with the variances solved once for the whole batch.
+        init: where to start: a ``Result``, or a pair ``(mean, sd)``, e.g. from an encoder; the prior when left out.
+        tol: the run has converged when both the relative change of the objective in an iteration and the relative
+            gradient norm are at most ``tol`` (see ``forestmix.inference.stopping``); each observation stops by itself.
+        max_iter: iterations at most; 10,000 when left out. 0 evaluates the bounds at the start.
+        progress: show a progress bar.
+        callback: called with an ``Iteration`` before the first and after every iteration; the run stops if it
+            returns True.
+
+    Returns:
+        A ``Result``; a run that diverges or hits its limit returns one too, and its ``message`` says what to try.
+
+    """
+    if not isinstance(model, DEF):
+        raise ArgumentError(f"model must be a forestmix.DEF; got {type(model).__name__}.")
+    data = observations(model, x)
+    chosen = _algorithm(algorithm, objective, accelerate)
+    _check_options(tol, max_iter, callback)
+    count = data.x.shape[0]
+    start = prior_factors(model, count) if init is None else as_factors("init", init, model, count)
+    # Overflow is a status of the result, not a warning on the way.
+    with np.errstate(all="ignore"), ProgressBar(chosen.name, tol) if progress else NoProgress() as meter:
+        run = _Run(chosen, chosen.problem(model, data), start, tol, init is None, callback)
+        run.loop(DEFAULT_MAX_ITER if max_iter is None else int(max_iter), meter)
+        return run.result(model, data)
+
+
+class _Run:
+    """A run under way. Observations that have finished leave the batch; ``active`` says which are still in it."""
+
+    def __init__(
+        self, algorithm: Algorithm, problem: Problem, start: GaussianFactors, tol: float, from_prior: bool,
+        callback: Callable[[Iteration], object] | None,
+    ) -> None:  # fmt: skip
+        self.began = time.perf_counter()
+        self.algorithm, self.problem, self.callback = algorithm, problem, callback
+        self.single = problem.site.data.single
+        self.point = problem.evaluate(start)
+        self.memory = algorithm.start(problem, self.point)
+        self.stopping = Stopping(problem, self.point, tol, algorithm.monotone, from_prior)
+        count = problem.n_observations
+        self.active = np.arange(count)
+        self.mean, self.sd = start.mean.copy(), np.broadcast_to(start.sd, start.mean.shape).copy()
+        self.best = self.point
+        self.objective, self.norm = (
+            self.point.objective.copy(),
+            self.stopping.gradient_norm(problem, self.point),
+        )
+        self.status = np.full(count, Status.MAX_ITER, dtype=object)
+        self.n_iter = np.zeros(count, int)
+        self.iteration, self.step, self.sweeps = 0, 0, 0.0
+        self.records: list[tuple[int, int, float, Array, Array, float]] = []
+
+    def loop(self, max_iter: int, meter: NoProgress) -> None:
+        """Iterate until every observation has ended."""
+        stop = self._record(meter)
+        while len(self.active) and not stop and self.iteration < max_iter:
+            self._iterate()
+            stop = self._record(meter)
+        if stop:
+            self.status[self.active] = Status.STOPPED
+        self._keep(np.ones(len(self.active), bool), self.point)
+
+    def result(self, model: DEF, data: Observations) -> Result:
+        """Return the outcome, in the shape that x was given in."""
+        first: Callable[[Array], Any] = (lambda values: values[0]) if self.single else (lambda values: values)
+        number: Callable[[Array], Any] = (lambda values: values[0].item()) if self.single else (lambda values: values)
+        posterior = LayerPosterior(first(self.mean), first(self.sd))
+        x = data.x if data.observed is None else np.where(data.observed, data.x, np.nan)
+        columns = [np.array(column) for column in zip(*self.records, strict=True)]
+        columns[3:5] = [column[:, 0] if self.single else column for column in columns[3:5]]
+        return Result(
+            layers=(posterior,),
+            algorithm=self.algorithm.name,
+            objective_name=self.problem.site.objective,
+            objective=number(self.objective),
+            elbo=elbo(model, first(x), posterior),
+            fm_bound=fm_bound(model, first(x), posterior),
+            converged=number(self.status == Status.CONVERGED),
+            status=first(self.status),
+            n_iter=number(self.n_iter),
+            trace=Trace(*columns),
+        )
+
+    def _iterate(self) -> None:
+        old = self.point
+        proposal = self.algorithm.propose(self.problem, old, self.memory)
+        new = self.problem.evaluate(proposal.q, proposal.eta, known=old)
+        new = self._safeguard(old, new, proposal)
+        sweeps = proposal.updates / self.problem.size
+        self.iteration, self.step, self.sweeps = (
+            self.iteration + 1, self.step + proposal.parallel_steps, self.sweeps + sweeps,
+        )  # fmt: skip
+        norm = self.stopping.gradient_norm(self.problem, new)
+        ends = self.stopping.check(old, new, norm, sweeps)
+        self.objective[self.active], self.norm[self.active] = new.objective, norm
+        self.n_iter[self.active] = self.iteration
+        self.point = new
+        self._remember_best()
+        if any(end is not None for end in ends):
+            self._finish(np.array(ends, dtype=object), old)
+
+    def _safeguard(self, old: Point, new: Point, proposal: Proposal) -> Point:
+        """Put the plain step in place of an accelerated one that lowered the objective."""
+        fell = ~(new.objective >= old.objective - old.rounding)
+        plain = self.algorithm.plain_proposal(self.problem, old) if fell.any() else None
+        if plain is None:
+            return new
+        self.memory.forget(fell)
+        chosen = [np.where(fell[:, None], a, b) for a, b in ((plain.q.mean, new.q.mean), (plain.q.sd, new.q.sd))]
+        return self.problem.evaluate(GaussianFactors(chosen[0], chosen[1]))
+
+    def _remember_best(self) -> None:
+        """Keep the best point of an algorithm that may lose it; the others are at their best already."""
+        if self.algorithm.monotone:
+            return
+        better = self.point.objective >= self.best.objective
+        if better.all():
+            self.best = self.point
+        elif better.any():
+            rows = better[:, None]
+            q = GaussianFactors(
+                np.where(rows, self.point.q.mean, self.best.q.mean),
+                np.where(rows, self.point.q.sd, self.best.q.sd),
+            )
+            self.best = self.problem.evaluate(q)
+
+    def _finish(self, ends: Array, old: Point) -> None:
+        """Store the observations that have ended, each at the point that its status calls for, and go on without."""
+        ended = np.array([end is not None for end in ends])
+        back = np.array([end in (Status.NON_FINITE, Status.DECREASED) for end in ends])
+        self.status[self.active[ended]] = ends[ended]
+        diverged = ends == Status.DIVERGED
+        for which, point in ((back, old), (diverged, self.best), (ended & ~back & ~diverged, self.point)):
+            self._keep(which, point)
+        keep = np.flatnonzero(~ended)
+        self.active = self.active[keep]
+        self.problem, self.point = self.problem.take(keep), self.point.take(keep)
+        self.memory = self.memory.take(keep)
+        self.best = self.point if self.algorithm.monotone else self.best.take(keep)
+        self.stopping.take(keep)
+
+    def _keep(self, which: Array, point: Point) -> None:
+        rows = self.active[which]
+        self.mean[rows] = point.q.mean[which]
+        self.sd[rows] = np.broadcast_to(point.q.sd, point.q.mean.shape)[which]
+        self.objective[rows] = point.objective[which]
+
+    def _record(self, meter: NoProgress) -> bool:
+        """Write the trace, move the meter, call back; return whether the callback asked to stop."""
+        seconds = time.perf_counter() - self.began
+        record = (self.iteration, self.step, self.sweeps, self.objective.copy(), self.norm.copy(), seconds)
+        self.records.append(record)
+        worst = float(np.max(self.norm[self.active], initial=0.0))
+        total = len(self.status)
+        meter.update(self.iteration, float(np.mean(self.objective)), worst, total - len(self.active), total)
+        if self.callback is None:
+            return False
+        self._keep(np.ones(len(self.active), bool), self.point)
+        shaped = [part[0] if self.single else part.copy() for part in (self.objective, self.norm, self.mean, self.sd)]
+        info = Iteration(
+            self.iteration,
+            self.step,
+            self.sweeps,
+            shaped[0],
+            shaped[1],
+            seconds,
+            shaped[2].copy(),
+            shaped[3].copy(),
+        )
+        return self.callback(info) is True
+
+
+def _algorithm(algorithm: str | Algorithm, objective: str, accelerate: bool) -> Algorithm:
+    """Return the algorithm object; options that it would have to ignore are refused."""
+    choose_objective(objective)
+    if isinstance(algorithm, Algorithm):
+        if objective != "auto" or accelerate is not True:
+            raise ArgumentError(
+                "objective and accelerate go with an algorithm given by name; set them on the object instead, "
+                f"e.g. ForestMixture(objective={objective!r}, accelerate={accelerate!r})."
+            )
+        return algorithm
+    if algorithm not in ALGORITHMS:
+        raise unknown_name("algorithm", algorithm, ALGORITHMS)
+    if algorithm == ForestMixture.name:
+        return ForestMixture(objective=objective, accelerate=accelerate)
+    if objective == "fm":
+        raise ArgumentError(f"objective must be 'auto' or 'elbo' for algorithm {algorithm!r}; got 'fm'.")
+    return ALGORITHMS[algorithm]()
+
+
+def _check_options(tol: float, max_iter: int | None, callback: object) -> None:
+    if isinstance(tol, bool) or not isinstance(tol, int | float | np.floating) or not 0 < tol < 1:
+        raise ArgumentError(f"tol must be a number between 0 and 1; got {tol!r}.")
+    if max_iter != 0:
+        check_count("max_iter", max_iter)
+    if callback is not None and not callable(callback):
+        raise ArgumentError(f"callback must be callable; got {type(callback).__name__}.")

@@ -1,0 +1,94 @@
+"""The import order of the design: a file imports only from what stands above it in this list."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import forestmix
+
+ROOT = Path(forestmix.__file__).parent
+ORDER = [
+    "errors", "arrays", "families", "weights", "kernels",
+    "model", "posterior", "partition", "statistics", "auxiliary", "bounds", "evidence",
+    "result", "inference", "progress", "run",
+    "__init__",
+    "data", "plots", "experiments", "report", "cli",
+]  # fmt: skip
+#: What uses forestmix as a user would: the public names, and each other in the order above.
+OUTSIDE = ("data", "plots", "experiments", "report", "cli")
+#: Imports against the order, each made when it is called and for a reason.
+EXCEPTIONS = {
+    ("result", "plots"),  # result.plot_trace() is the contract's way to a plot
+}
+#: Internals that the outside may use: errors are raised everywhere, a plot of a result names its type.
+SHARED = {"errors", "arrays", "result"}
+FILES = sorted(ROOT.rglob("*.py"))
+
+
+def part_of(path):
+    relative = path.relative_to(ROOT)
+    return relative.parts[0] if len(relative.parts) > 1 else relative.stem
+
+
+def imports(path):
+    """The parts of forestmix that a file imports, wherever in the file."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.split(".")[0] == "forestmix":
+                    yield (*alias.name.split("."), "__init__")[1]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute"
+            names = (node.module or "").split(".")
+            if names[0] == "forestmix" and len(names) > 1:
+                yield names[1]
+            elif names[0] == "forestmix":
+                for alias in node.names:
+                    yield (
+                        alias.name
+                        if (ROOT / alias.name).is_dir() or (ROOT / f"{alias.name}.py").exists()
+                        else "__init__"
+                    )
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_follow_the_order(path):
+    part = part_of(path)
+    assert part in ORDER, f"{part} has no place in the order yet; see docs/architecture.md"
+    for other in imports(path):
+        if other == part or (part, other) in EXCEPTIONS:
+            continue
+        assert ORDER.index(other) < ORDER.index(part), f"{part} must not import {other}"
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in FILES if part_of(p) in OUTSIDE], ids=lambda path: str(path.relative_to(ROOT))
+)
+def test_plots_experiments_and_command_line_use_the_public_interface(path):
+    allowed = {"__init__", *OUTSIDE, *SHARED}
+    assert set(imports(path)) <= allowed
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_in_place_loops_live_in_kernels_only(path):
+    """Numba stays in kernels/, so that importing forestmix neither imports nor compiles it."""
+    if part_of(path) == "kernels":
+        return
+    names = {n.module for n in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(n, ast.ImportFrom)}
+    assert "numba" not in names
+
+
+def test_importing_forestmix_loads_neither_numba_nor_matplotlib():
+    import subprocess
+    import sys
+
+    heavy = ("numba", "matplotlib", "rich", "typer", "pooch")
+    code = f"import sys, forestmix; print([m for m in {heavy} if m in sys.modules])"
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert output.stdout.strip() == "[]"
+
+
+def test_public_names_exist():
+    for name in forestmix.__all__:
+        assert getattr(forestmix, name) is not None

@@ -1,0 +1,146 @@
+"""A table of bad input: each names the argument, what was given, and what would be right."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import forestmix as fmx
+
+W = np.array([[1.0, 0.5], [0.0, 2.0], [1.0, -1.0]])
+X = np.zeros(3)
+
+
+def model():
+    return fmx.DEF(fmx.Layer(fmx.Gaussian(), W, 0.0))
+
+
+def nan_at(array, index):
+    copy = np.array(array, float)
+    copy[index] = np.nan
+    return copy
+
+
+TABLE = {
+    # Families and priors.
+    "sd zero": (lambda: fmx.Gaussian(sd=0.0), "sd must be greater than 0; got 0.0"),
+    "sd negative": (lambda: fmx.Gaussian(sd=[1.0, -2.0]), "sd must be greater than 0; got -2.0"),
+    "sd NaN": (lambda: fmx.Gaussian(sd=np.nan), "sd must be finite"),
+    "sd words": (lambda: fmx.Gaussian(sd="wide"), "sd must hold real numbers"),
+    "sd matrix": (lambda: fmx.Gaussian(sd=np.ones((2, 2))), r"sd must be .* got an array of shape \(2, 2\)"),
+    "sd empty": (lambda: fmx.Gaussian(sd=[]), "sd must be .* got an empty array"),
+    "sd length": (lambda: fmx.Layer(fmx.Gaussian([1.0, 1.0]), W), "each of the 3 rows of W; got 2"),
+    "family missing": (lambda: fmx.Layer(W, W), "family must be a family such as"),
+    "prior bias length": (
+        lambda: fmx.DEF(fmx.Layer(fmx.Gaussian(), W), prior=fmx.Prior(bias=[0.0] * 3)),
+        "bias must be .* each of the 2 latents .* got 3",
+    ),
+    "prior sd length": (
+        lambda: fmx.DEF(fmx.Layer(fmx.Gaussian(), W), prior=fmx.Prior(fmx.Gaussian([1.0] * 5))),
+        "each of the 2 latents .* got 5",
+    ),
+    "prior type": (
+        lambda: fmx.DEF(fmx.Layer(fmx.Gaussian(), W), prior=fmx.Gaussian()),
+        "prior must be a forestmix.Prior",
+    ),
+    # Weights and biases; tests/weights has a longer table.
+    "W one axis": (lambda: fmx.Layer(fmx.Gaussian(), np.ones(3)), "W must"),
+    "W not finite": (lambda: fmx.Layer(fmx.Gaussian(), nan_at(W, (1, 0))), "W must"),
+    "W sparse not finite": (lambda: fmx.Layer(fmx.Gaussian(), sparse.csr_array(nan_at(W, (1, 0)))), "W must"),
+    "W empty": (lambda: fmx.Layer(fmx.Gaussian(), np.ones((0, 3))), "W must"),
+    "W words": (lambda: fmx.Layer(fmx.Gaussian(), [["a"]]), "W must"),
+    "windows overflow": (lambda: fmx.windows((2**33, 2**33), 3), "windows is too large: integer overflow of sizes"),
+    "convolution overflow": (
+        lambda: fmx.Convolution(np.ones((1, 1, 3, 3)), (2**40, 2**40)),
+        "Convolution is too large: integer overflow",
+    ),
+    "b length": (lambda: fmx.Layer(fmx.Gaussian(), W, [0.0, 0.0]), "b must be .* each of the 3 rows of W; got 2"),
+    "b not finite": (lambda: fmx.Layer(fmx.Gaussian(), W, np.inf), "b must be finite"),
+    "b at": (lambda: fmx.Layer(fmx.Gaussian(), W, [0.0, np.nan, 0.0]), "the first nan at index 1"),
+    # Models.
+    "no layers": (lambda: fmx.DEF(), "layers must hold at least one Layer"),
+    "layer type": (lambda: fmx.DEF(W), r"layers\[0\] must be a forestmix.Layer; got ndarray"),
+    "two layers": (
+        lambda: fmx.DEF(fmx.Layer(fmx.Gaussian(), W), fmx.Layer(fmx.Gaussian(), W.T)),
+        "one Layer in this version",
+    ),
+    "sample size": (lambda: model().sample(0, size=0), "size must be a positive integer"),
+    "rng": (lambda: model().sample("seed"), "rng must be a numpy.random.Generator"),
+    # Observations.
+    "x length": (
+        lambda: fmx.infer(model(), np.zeros(4)),
+        r"x must have shape \(3,\) or \(N, 3\) for this model; got \(4,\)",
+    ),
+    "x transposed": (lambda: fmx.infer(model(), np.zeros((3, 5))), r"x must have shape .* got \(3, 5\)"),
+    "x three axes": (lambda: fmx.infer(model(), np.zeros((1, 1, 3))), "x must have shape"),
+    "x empty": (lambda: fmx.infer(model(), np.zeros((0, 3))), "x must hold at least one observation"),
+    "x infinite": (lambda: fmx.infer(model(), [0.0, np.inf, 0.0]), "x must be finite"),
+    "x ragged": (lambda: fmx.infer(model(), [[1.0], [1.0, 2.0]]), "x must be an array of numbers"),
+    "x complex": (lambda: fmx.infer(model(), X + 1j), "x must hold real numbers; got dtype complex128"),
+    "model type": (lambda: fmx.infer(W, X), "model must be a forestmix.DEF; got ndarray"),
+    # Options of infer.
+    "algorithm": (lambda: fmx.infer(model(), X, "cavy"), "Did you mean 'cavi'"),
+    "algorithm case": (lambda: fmx.infer(model(), X, "CAVI"), "Did you mean 'cavi'"),
+    "algorithm far": (lambda: fmx.infer(model(), X, "adam"), "algorithm must be one of 'block', 'cavi'"),
+    "objective": (lambda: fmx.infer(model(), X, objective="elbow"), "Did you mean 'elbo'"),
+    "objective of cavi": (lambda: fmx.infer(model(), X, "cavi", objective="fm"), "must be 'auto' or 'elbo'"),
+    "option with object": (
+        lambda: fmx.infer(model(), X, fmx.ForestMixture(), objective="fm"),
+        "set them on the object",
+    ),
+    "tol": (lambda: fmx.infer(model(), X, tol=0), "tol must be a number between 0 and 1; got 0"),
+    "max_iter": (lambda: fmx.infer(model(), X, max_iter=-1), "max_iter must be a positive integer"),
+    "max_iter float": (lambda: fmx.infer(model(), X, max_iter=10.0), "max_iter must be a positive integer"),
+    "callback": (lambda: fmx.infer(model(), X, callback=3), "callback must be callable; got int"),
+    # Starts.
+    "init type": (lambda: fmx.infer(model(), X, init=3), r"init must be a Result or a pair \(mean, sd\); got int"),
+    "init mean": (
+        lambda: fmx.infer(model(), X, init=(np.zeros(3), np.ones(2))),
+        r"mean of init must have shape \(2,\)",
+    ),
+    "init sd": (
+        lambda: fmx.infer(model(), X, init=(np.zeros(2), [1.0, 0.0])),
+        "sd of init must be greater than 0; got 0.0",
+    ),
+    "init NaN": (lambda: fmx.infer(model(), X, init=([0.0, np.nan], np.ones(2))), "mean of init must be finite"),
+    "q type": (lambda: fmx.elbo(model(), X, None), "q must be a Result or a pair"),
+    # Algorithms.
+    "order": (lambda: fmx.CAVI(order="randon"), "Did you mean 'random'"),
+    "block order": (lambda: fmx.BlockCoordinate(order="greedy"), "order must be one of 'cyclic', 'random'"),
+    "steps": (lambda: fmx.CAVI(steps_per_iteration=0), "steps_per_iteration must be a positive integer or None; got 0"),
+    "step": (lambda: fmx.Damped(step=0), r"step must be a number in \(0, 1\]; got 0"),
+    "blocks overlap": (lambda: fmx.infer(model(), X, fmx.BlockCoordinate([[0, 1], [1]])), "latent 1 is in 2 of them"),
+    "blocks gap": (lambda: fmx.infer(model(), X, fmx.BlockCoordinate([[0]])), "latent 1 is in 0 of them"),
+    "blocks range": (lambda: fmx.infer(model(), X, fmx.Hogwild([[0, 1, 2]])), "indices from 0 to 1; got 2"),
+    "blocks negative": (lambda: fmx.infer(model(), X, fmx.Hogwild([[0, -1]])), "indices from 0 to 1; got -1"),
+    "blocks floats": (
+        lambda: fmx.infer(model(), X, fmx.Hogwild([[0.0, 1.0]])),
+        r"blocks\[0\] must be a sequence of integer",
+    ),
+    "blocks none": (lambda: fmx.infer(model(), X, fmx.BlockCoordinate([])), "blocks must hold at least one group"),
+    "blocks count": (lambda: fmx.Hogwild(0), "blocks must be a positive integer; got 0"),
+    "groups gap": (
+        lambda: fmx.infer(model(), X, fmx.ForestMixture(groups=[[1]])),
+        "groups must partition the 2 latents",
+    ),
+    "groups accelerated": (
+        lambda: fmx.ForestMixture(groups=[[0, 1]], accelerate=True),
+        "accelerate must be False or None",
+    ),
+    "fm objective": (lambda: fmx.ForestMixture(objective="fn"), "Did you mean 'fm'"),
+    "fm accelerate": (lambda: fmx.ForestMixture(accelerate="yes"), "accelerate must be True, False or None"),
+    # Bounds.
+    "auxiliary batch": (
+        lambda: fmx.fm_bound(model(), np.zeros((2, 3)), (np.zeros(2), np.ones(2)), fmx.Auxiliary(W, W)),
+        "auxiliary goes with one observation; got x with 2",
+    ),
+    "plot axes": (lambda: fmx.infer(model(), X).plot_trace(axes=[1, 2, 3]), "axes must be two matplotlib axes; got 3"),
+}
+
+
+@pytest.mark.parametrize("case", TABLE)
+def test_bad_input_gets_a_clear_error(case):
+    action, words = TABLE[case]
+    with pytest.raises(fmx.ForestmixError, match=words) as caught:
+        action()
+    assert isinstance(caught.value, ValueError), "what is wrong with an argument is also a ValueError"
+    assert str(caught.value).endswith((".", "?")), "a message is a sentence"

@@ -1,0 +1,52 @@
+"""Schedules visit every latent once a sweep, in the order that they promise."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import forestmix as fmx
+from forestmix.inference.block import independent_blocks
+from forestmix.inference.schedule import AllAtOnce, Cursor, GroupAfterGroup, OneOfEveryBlock
+from forestmix.model import observations
+from forestmix.partition import Partition
+from forestmix.statistics import Site
+
+BLOCKS = Partition.of("blocks", [[4, 0, 2], [1], [3, 5]], 6)
+
+
+def lists(groups):
+    return [group.tolist() for group in groups.lists()]
+
+
+def test_one_of_every_block():
+    schedule = OneOfEveryBlock(BLOCKS, shuffle=False)
+    assert lists(schedule.sweep(np.random.default_rng(0))) == [[4, 1, 3], [0, 5], [2]]
+
+
+@pytest.mark.parametrize(
+    "schedule", [AllAtOnce(6), GroupAfterGroup(BLOCKS), OneOfEveryBlock(BLOCKS, True), OneOfEveryBlock(BLOCKS, False)]
+)
+def test_a_sweep_visits_everything_once(schedule):
+    rng = np.random.default_rng(0)
+    for _ in range(3):
+        assert sorted(schedule.sweep(rng).members.tolist()) == list(range(6))
+
+
+def test_random_orders_differ_between_sweeps_and_keep_the_blocks():
+    schedule, rng = OneOfEveryBlock(Partition.of("blocks", [range(50)], 50), True), np.random.default_rng(0)
+    assert schedule.sweep(rng).members.tolist() != schedule.sweep(rng).members.tolist()
+
+
+def test_cursor_goes_through_sweeps_in_pieces():
+    cursor = Cursor(OneOfEveryBlock(BLOCKS, False), np.random.default_rng(0))
+    pieces = [lists(cursor.take(2)) for _ in range(3)]
+    assert pieces == [[[4, 1, 3], [0, 5]], [[2]], [[4, 1, 3], [0, 5]]]
+    assert lists(cursor.take(None)) == [[2]]
+
+
+def test_independent_blocks_are_connected_components():
+    W = np.zeros((5, 6))
+    W[0, [0, 3]] = W[1, [3, 5]] = W[2, 1] = 1
+    model = fmx.DEF(fmx.Layer(fmx.Gaussian(), sparse.csr_array(W)))
+    blocks = independent_blocks(Site(model.layers[0], observations(model, np.zeros(5)), "elbo"))
+    assert sorted(map(sorted, lists(blocks))) == [[0, 3, 5], [1], [2], [4]]

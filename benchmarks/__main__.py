@@ -1,0 +1,22 @@
+"""Run the benchmarks: ``make bench``, or ``python -m benchmarks windows`` for one of them."""
+
+import sys
+
+from benchmarks import windows
+
+BENCHMARKS = {"windows": windows.main}
+
+
+def main() -> int:
+    names = sys.argv[1:] or list(BENCHMARKS)
+    unknown = [name for name in names if name not in BENCHMARKS]
+    if unknown:
+        print(f"unknown benchmark {unknown[0]!r}; there are: {', '.join(BENCHMARKS)}")
+        return 2
+    for name in names:
+        BENCHMARKS[name]()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

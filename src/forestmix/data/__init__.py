@@ -1,0 +1,24 @@
+"""Data: samples that ship with the package, and complete sets that are fetched once and kept in a cache."""
+
+from forestmix.data.cache import cache_directory
+from forestmix.data.fetching import DatasetStatus, State, fetch, list_datasets, verify
+from forestmix.data.full import load_cifar10, load_mnist
+from forestmix.data.images import Images
+from forestmix.data.registry import Dataset
+from forestmix.data.samples import load_cifar10_kernels, load_cifar10_sample, load_mnist_sample
+
+__all__ = [
+    "Dataset",
+    "DatasetStatus",
+    "Images",
+    "State",
+    "cache_directory",
+    "fetch",
+    "list_datasets",
+    "load_cifar10",
+    "load_cifar10_kernels",
+    "load_cifar10_sample",
+    "load_mnist",
+    "load_mnist_sample",
+    "verify",
+]

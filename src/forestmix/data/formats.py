@@ -1,0 +1,93 @@
+"""Readers of the formats that data sets come in: bytes in, arrays out. None of them unpickles anything."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import math
+import zlib
+
+import numpy as np
+import numpy.typing as npt
+
+from forestmix.errors import ForestmixError
+
+Bytes = npt.NDArray[np.uint8]
+
+# The largest file of either data set, unpacked, is 47 MB: one far above that is damaged, or meant to exhaust
+# memory.
+LARGEST_MEMBER = 64 * 1024 * 1024
+
+IDX_UNSIGNED_BYTE = 8
+CIFAR_SIDE = 32
+CIFAR_PIXELS = CIFAR_SIDE * CIFAR_SIDE
+CLASSES = 10
+
+
+def damaged(name: str, found: str, right: str) -> ForestmixError:
+    """Return the error for a file whose content is wrong."""
+    return ForestmixError(f"{name} is damaged: {found}; expected {right}. Get the file again.")
+
+
+def decompress_gzip(data: bytes, name: str) -> bytes:
+    """Return the content of a gzip file."""
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+            content = file.read(LARGEST_MEMBER + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise damaged(name, str(error), "a complete gzip file") from error
+    if len(content) > LARGEST_MEMBER:
+        raise damaged(name, f"more than {LARGEST_MEMBER} bytes unpacked", "fewer")
+    return content
+
+
+def parse_idx(data: bytes, name: str, dimensions: int) -> Bytes:
+    """Return the array in an IDX file of bytes.
+
+    Such a file is 0, 0, 8, the number of dimensions, the length of each (big-endian uint32), then the bytes.
+    """
+    magic = bytes([0, 0, IDX_UNSIGNED_BYTE, dimensions])
+    header = 4 + 4 * dimensions
+    if data[:4] != magic or len(data) < header:
+        raise damaged(name, f"it begins with {data[:4].hex() or 'nothing'}", f"an IDX header, {magic.hex()}")
+    shape = tuple(int(length) for length in np.frombuffer(data, ">u4", dimensions, offset=4))
+    if len(data) != header + math.prod(shape):
+        raise damaged(name, f"it has {len(data)} bytes", f"{header + math.prod(shape)} for the shape {shape}")
+    return np.frombuffer(data, np.uint8, offset=header).reshape(shape)
+
+
+def parse_cifar_binary(data: bytes, name: str) -> tuple[Bytes, Bytes]:
+    """Return images and labels of a CIFAR-10 binary file: records of a label, then three colour planes."""
+    record = 1 + 3 * CIFAR_PIXELS
+    if not data or len(data) % record:
+        raise damaged(name, f"it has {len(data)} bytes", f"whole records of {record}")
+    records = np.frombuffer(data, np.uint8).reshape(-1, record)
+    planes = records[:, 1:].reshape(-1, 3, CIFAR_SIDE, CIFAR_SIDE)
+    return np.ascontiguousarray(planes.transpose(0, 2, 3, 1)), records[:, 0].copy()
+
+
+def parse_cifar_png(data: bytes, name: str) -> Bytes:
+    """Return the images of a PNG that has one image in each row of pixels."""
+    import matplotlib.image  # here because it is slow to import and only this one format needs it
+
+    try:
+        pixels = matplotlib.image.imread(io.BytesIO(data), format="png")
+    except (OSError, ValueError, SyntaxError) as error:
+        raise damaged(name, str(error), "a PNG image") from error
+    if pixels.ndim != 3 or pixels.shape[1:] != (CIFAR_PIXELS, 3):
+        raise damaged(name, f"its shape is {pixels.shape}", f"(images, {CIFAR_PIXELS}, 3)")
+    # imread divides by 255; multiplying and rounding gives back every one of the 256 values exactly.
+    values: Bytes = np.rint(pixels * 255).astype(np.uint8)
+    return values.reshape(-1, CIFAR_SIDE, CIFAR_SIDE, 3)
+
+
+def parse_json_labels(data: bytes, name: str) -> Bytes:
+    """Return the labels in a JSON list of integers from 0 to 9."""
+    try:
+        values = json.loads(data)
+    except ValueError as error:
+        raise damaged(name, str(error), "a JSON list") from error
+    if not isinstance(values, list) or not all(type(value) is int and 0 <= value < CLASSES for value in values):
+        raise damaged(name, "it is something else", f"a JSON list of integers from 0 to {CLASSES - 1}")
+    return np.array(values, dtype=np.uint8)

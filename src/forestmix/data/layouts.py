@@ -1,0 +1,103 @@
+"""The sets of files that each data set is found as, and how each set becomes the same four arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from forestmix.data.formats import (
+    Bytes,
+    decompress_gzip,
+    parse_cifar_binary,
+    parse_cifar_png,
+    parse_idx,
+    parse_json_labels,
+)
+
+Arrays = dict[str, Bytes]
+Members = Mapping[str, bytes]
+
+ARRAY_NAMES = ("train_images", "train_labels", "test_images", "test_labels")
+
+# Directories, in a tarball or on disk, in which the files may lie: none, those of the npm packages and of the
+# makers' archive, and those that torchvision leaves.
+FOLDERS = ("", "data/", "package/", "package/data/", "cifar-10-batches-bin/", "raw/", "MNIST/raw/")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A complete set of files: what people call it, the files' names, and the reader of them all."""
+
+    title: str
+    members: tuple[str, ...]
+    decode: Callable[[Members], Arrays]
+
+
+MNIST_FILES = (
+    "train-images-idx3-ubyte",
+    "train-labels-idx1-ubyte",
+    "t10k-images-idx3-ubyte",
+    "t10k-labels-idx1-ubyte",
+)
+MNIST_GZIP_FILES = tuple(f"{name}.gz" for name in MNIST_FILES)
+TRAIN_BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
+TEST_BATCH = "test_batch"
+# Spelt as in the package.
+TRAIN_LABELS = "train_lables.json"
+TEST_LABELS = "test_lables.json"
+
+
+def decode_mnist(members: Members) -> Arrays:
+    """Read the four IDX files of MNIST, which stand in the order of ``ARRAY_NAMES``."""
+    return {
+        array: parse_idx(members[name], name, dimensions=3 if array.endswith("images") else 1)
+        for array, name in zip(ARRAY_NAMES, MNIST_FILES, strict=True)
+    }
+
+
+def decode_mnist_gzip(members: Members) -> Arrays:
+    """Read the four IDX files of MNIST, each compressed."""
+    return decode_mnist({name: decompress_gzip(members[f"{name}.gz"], f"{name}.gz") for name in MNIST_FILES})
+
+
+def decode_cifar10_binary(members: Members) -> Arrays:
+    """Read the six files of the makers' binary version of CIFAR-10."""
+    train = [parse_cifar_binary(members[f"{name}.bin"], f"{name}.bin") for name in TRAIN_BATCHES]
+    test_images, test_labels = parse_cifar_binary(members[f"{TEST_BATCH}.bin"], f"{TEST_BATCH}.bin")
+    return {
+        "train_images": np.concatenate([images for images, _ in train]),
+        "train_labels": np.concatenate([labels for _, labels in train]),
+        "test_images": test_images,
+        "test_labels": test_labels,
+    }
+
+
+def decode_cifar10_png(members: Members) -> Arrays:
+    """Read the six PNG images and two lists of labels of the npm package."""
+    train = [parse_cifar_png(members[f"{name}.png"], f"{name}.png") for name in TRAIN_BATCHES]
+    return {
+        "train_images": np.concatenate(train),
+        "train_labels": parse_json_labels(members[TRAIN_LABELS], TRAIN_LABELS),
+        "test_images": parse_cifar_png(members[f"{TEST_BATCH}.png"], f"{TEST_BATCH}.png"),
+        "test_labels": parse_json_labels(members[TEST_LABELS], TEST_LABELS),
+    }
+
+
+MNIST_LAYOUTS = (
+    Layout("the IDX files", MNIST_FILES, decode_mnist),
+    Layout("the compressed IDX files", MNIST_GZIP_FILES, decode_mnist_gzip),
+)
+CIFAR10_LAYOUTS = (
+    Layout(
+        "the binary version",
+        tuple(f"{name}.bin" for name in (*TRAIN_BATCHES, TEST_BATCH)),
+        decode_cifar10_binary,
+    ),
+    Layout(
+        "the PNG images",
+        (*(f"{name}.png" for name in (*TRAIN_BATCHES, TEST_BATCH)), TRAIN_LABELS, TEST_LABELS),
+        decode_cifar10_png,
+    ),
+)

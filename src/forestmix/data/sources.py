@@ -1,0 +1,85 @@
+"""Reading a data set from files on this machine: a directory, or certain members of a tarball."""
+
+from __future__ import annotations
+
+import tarfile
+import zlib
+from collections.abc import Collection
+from pathlib import Path
+
+from forestmix.data.formats import LARGEST_MEMBER, damaged
+from forestmix.data.layouts import FOLDERS, Arrays
+from forestmix.data.registry import Dataset
+from forestmix.errors import ArgumentError, ForestmixError
+
+
+def read_source(dataset: Dataset, source: Path) -> Arrays:
+    """Return the arrays of ``dataset`` from a directory or tarball, whichever layout it holds."""
+    if not source.exists():
+        raise ArgumentError(f"source must be a directory or a tarball that exists; got {str(source)!r}")
+    candidates = [source]
+    if source.is_dir():
+        candidates += [path for name in dataset.archives if (path := source / name).is_file()]
+    wanted = {name for layout in dataset.layouts for name in layout.members}
+    seen: set[str] = set()
+    for candidate in candidates:
+        members = _read_members(candidate, wanted)
+        for layout in dataset.layouts:
+            if members.keys() >= set(layout.members):
+                return layout.decode(members)
+        seen |= members.keys()
+    raise _nothing_complete(dataset, source, seen)
+
+
+def _nothing_complete(dataset: Dataset, source: Path, seen: Collection[str]) -> ForestmixError:
+    choices = "; or ".join(f"{layout.title} ({', '.join(layout.members)})" for layout in dataset.layouts)
+    found = ", ".join(sorted(seen)) or "none of them"
+    message = f"source must hold a complete copy of {dataset.name}: {choices}. {str(source)!r} holds {found}."
+    return ArgumentError(f"{message} {dataset.advice}".rstrip())
+
+
+def _read_members(source: Path, wanted: Collection[str]) -> dict[str, bytes]:
+    return _read_directory(source, wanted) if source.is_dir() else _read_tarball(source, wanted)
+
+
+def _read_directory(directory: Path, wanted: Collection[str]) -> dict[str, bytes]:
+    members: dict[str, bytes] = {}
+    for name in wanted:
+        for folder in FOLDERS:
+            path = directory / f"{folder}{name}"
+            if path.is_file():
+                _check_size(name, path.stat().st_size)
+                members[name] = _read_file(path)
+                break
+    return members
+
+
+def _read_file(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ForestmixError(f"cannot read {path}: {error}") from error
+
+
+def _read_tarball(tarball: Path, wanted: Collection[str]) -> dict[str, bytes]:
+    """Read in one pass, into memory: nothing is extracted, so no member's name can reach the file system."""
+    places = {f"{folder}{name}": name for folder in FOLDERS for name in wanted}
+    members: dict[str, bytes] = {}
+    try:
+        with tarfile.open(tarball, "r:gz") as archive:
+            for member in archive:
+                name = places.get(member.name.removeprefix("./"))
+                if name is None or not member.isfile():
+                    continue
+                _check_size(name, member.size)
+                content = archive.extractfile(member)
+                if content is not None:
+                    members[name] = content.read()
+    except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
+        raise damaged(str(tarball), str(error), "a complete compressed tarball (.tgz or .tar.gz)") from error
+    return members
+
+
+def _check_size(name: str, size: int) -> None:
+    if size > LARGEST_MEMBER:
+        raise damaged(name, f"it has {size} bytes", f"at most {LARGEST_MEMBER}")

@@ -27,7 +27,8 @@ def plot_trace(result: Result, axes: Any = None) -> Any:
     left, right = _two_axes(axes)
     trace = result.trace
     single = trace.objective.ndim == 1
-    style: dict[str, Any] = {"color": "#0072b2", "linewidth": 1.8} if single else {"color": "#0072b2", "linewidth": 0.8, "alpha": 0.5}
+    style: dict[str, Any] = {"color": "#0072b2"}
+    style |= {"linewidth": 1.8} if single else {"linewidth": 0.8, "alpha": 0.5}
     left.plot(trace.iteration, trace.objective, **style)
     left.set_ylabel({"fm": "forest mixture bound", "elbo": "ELBO"}[result.objective_name] + " (nats)")
     left.set_ylim(*_without_the_start(trace.objective))

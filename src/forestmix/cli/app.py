@@ -1,0 +1,116 @@
+"""The commands. What they need is imported inside them, so that ``forestmix --help`` is quick."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+import forestmix as fmx
+from forestmix.cli.data import data_app
+from forestmix.cli.group import ErrorReportingGroup
+
+if TYPE_CHECKING:
+    from forestmix.experiments import Settings
+
+#: Sizes of the demo: several images and seeds, within a minute on two cores.
+DEMO_IMAGES, DEMO_REPEATS = 3, 2
+
+app = typer.Typer(
+    cls=ErrorReportingGroup,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(data_app, name="data")
+
+Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for the output; files in it are replaced.")]
+Seed = Annotated[int, typer.Option(min=0, help="First seed: it decides the images, the mean b and the random orders.")]
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"forestmix {fmx.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def forestmix(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Block-free parallel variational inference in deep exponential families.
+
+    Start with [bold]forestmix demo[/bold]. It needs no network.
+
+    Exit codes: 0 all is well; 1 a claim of the paper or a check of data failed; 2 wrong usage, or an error.
+    """
+
+
+@app.command()
+def demo(out: Out = Path("forestmix-demo"), seed: Seed = 0) -> None:
+    """Reproduce the paper's Figure 2 on the data in the package, within about a minute.
+
+    Example: [bold]forestmix demo --out demo[/bold], then open demo/report.html.
+    """
+    from forestmix.experiments import Settings
+
+    _run(Settings(seed=seed, images=DEMO_IMAGES, repeats=DEMO_REPEATS), out)
+
+
+@app.command()
+def reproduce(
+    figures: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="FIGURE", help="fig2a, fig2b, fig2c; all three when left out.", show_default=False),
+    ] = None,
+    out: Out = Path("forestmix-figure2"),
+    seed: Seed = 0,
+    repeats: Annotated[int, typer.Option(min=1, help="How many seeds: SEED, SEED + 1, and so on.")] = 3,
+    images: Annotated[int, typer.Option(min=1, help="Images for each seed.")] = 5,
+    iterations: Annotated[int, typer.Option(min=1, help="Parallel steps of every algorithm.")] = 200,
+    full: Annotated[bool, typer.Option("--full", help="Draw images from the complete, fetched data sets.")] = False,
+    beyond: Annotated[bool, typer.Option(help="Also compare more algorithms than the paper does.")] = True,
+) -> None:
+    """Run the experiments of the paper's Figure 2 and check its claims.
+
+    [bold]fig2a[/bold] FM on windows of different sizes over MNIST digits.
+    [bold]fig2b[/bold] FM on the first-layer kernels of networks trained on CIFAR-10.
+    [bold]fig2c[/bold] CAVI, blocks and FM on 16 regions of MNIST digits.
+
+    The folder gets figure2 and beyond (PNG, SVG), a CSV file for each panel, summary.csv, claims.json,
+    settings.json, timings.csv and report.html.
+
+    Example: [bold]forestmix reproduce fig2a fig2c --images 10 --out figure2[/bold]
+    """
+    from forestmix.experiments import FIGURES, Settings
+
+    chosen = tuple(figures) if figures else FIGURES
+    settings = Settings(chosen, seed, repeats, images, iterations, full, beyond)
+    _run(settings, out)
+
+
+def _run(settings: Settings, out: Path) -> None:
+    """Run, write, show; exit with 1 if a claim failed."""
+    from forestmix.cli.terminal import BarMeter, show_outcome
+    from forestmix.experiments import run_experiments, write_outcome
+    from forestmix.experiments.output import prepare_folder
+    from forestmix.report import write_report
+
+    prepare_folder(out)  # before the work, which would be lost
+    with BarMeter() as meter:
+        outcome = run_experiments(settings, meter)
+    write_outcome(out, outcome)
+    report = write_report(out, outcome)
+    show_outcome(outcome, report)
+    if not outcome.held:
+        raise typer.Exit(1)
+
+
+def main() -> None:
+    """Run the command line."""
+    app(prog_name="forestmix")

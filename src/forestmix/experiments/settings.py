@@ -1,0 +1,53 @@
+"""What a run of the experiments is asked to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import forestmix as fmx
+from forestmix.errors import unknown_name
+
+#: The three panels of the paper's Figure 2.
+FIGURES = ("fig2a", "fig2b", "fig2c")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Which experiments to run, on what.
+
+    Args:
+        figures: the panels of Figure 2.
+        seed: the first seed. A seed decides the images, the mean b and the random orders.
+        repeats: how many seeds: ``seed``, ``seed + 1``, ...
+        images: images for each seed.
+        iterations: parallel steps of every algorithm in Figure 2.
+        full: draw the images from the complete data sets, which must have been fetched.
+        beyond: also run the comparison beyond the paper.
+
+    """
+
+    figures: tuple[str, ...] = FIGURES
+    seed: int = 0
+    repeats: int = 3
+    images: int = 5
+    iterations: int = 200
+    full: bool = False
+    beyond: bool = True
+
+    def __post_init__(self) -> None:
+        for figure in self.figures:
+            if figure not in FIGURES:
+                raise unknown_name("figure", figure, FIGURES)
+        if not self.figures:
+            raise fmx.ArgumentError(f"figures must hold at least one of {', '.join(FIGURES)}; got none.")
+        for name, least in (("seed", 0), ("repeats", 1), ("images", 1), ("iterations", 1)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise fmx.ArgumentError(f"{name} must be an integer of at least {least}; got {value!r}.")
+        # Each once, in the order of the paper, however they were asked for.
+        object.__setattr__(self, "figures", tuple(name for name in FIGURES if name in self.figures))
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds of the run."""
+        return tuple(range(self.seed, self.seed + self.repeats))

@@ -1,0 +1,69 @@
+"""How the figures look: one palette that colour-blind readers can tell apart, and one look for all axes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+#: The palette of Okabe and Ito, in part.
+BLUE, SKY, ORANGE, VERMILION, GREEN = "#0072B2", "#56B4E9", "#E69F00", "#D55E00", "#009E73"
+BLACK = "#222222"
+
+#: For sizes that grow: from dark to light (parts of viridis), and none the colour of an algorithm.
+SEQUENCE = ("#2D1160", "#2A788E", "#43BF71", "#BFB200")
+
+# Any: matplotlib types its settings by a list of names that differs between versions.
+RC: Any = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.labelsize": 9.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#666666",
+    "axes.linewidth": 0.8,
+    "axes.grid": True,
+    "axes.grid.which": "major",
+    "grid.color": "#E3E3E3",
+    "grid.linewidth": 0.7,
+    "axes.axisbelow": True,
+    "xtick.color": "#444444",
+    "ytick.color": "#444444",
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
+    "lines.linewidth": 1.9,
+    # The same numbers give the same file: matplotlib would else put random names into an SVG.
+    "svg.hashsalt": "forestmix",
+    "figure.dpi": 100,
+}
+
+
+@dataclass(frozen=True)
+class Look:
+    """The colour and the dashes of a line."""
+
+    colour: str
+    dashes: str = "-"
+
+
+#: An algorithm looks the same wherever it is drawn.
+LOOKS: dict[str, Look] = {
+    "FM": Look(BLUE),
+    "FM (paper)": Look(BLUE),
+    "FM on the ELBO": Look(SKY, "--"),
+    "FM + conjugate gradients": Look(BLACK),
+    "FM in 16 regions": Look(GREEN, ":"),
+    "FM in 8 groups": Look(GREEN),
+    "blocks": Look(ORANGE),
+    "blocks, cyclic": Look(ORANGE),
+    "blocks, random": Look(ORANGE, "--"),
+    "cyclic CAVI": Look(VERMILION),
+    "random-order CAVI": Look(VERMILION, "--"),
+    "CAVI, cyclic": Look(VERMILION),
+    "CAVI, random": Look(VERMILION, "--"),
+}
+
+
+def look_of(label: str, place: int) -> Look:
+    """Return the look of a line; labels that are not algorithms take theirs by place from the sequence."""
+    return LOOKS.get(label) or Look(SEQUENCE[place % len(SEQUENCE)])

@@ -1,0 +1,138 @@
+"""The page: the pictures, a line for each claim, the tables, and what is needed to run the same again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from html import escape
+from importlib import resources
+from pathlib import Path
+from string import Template
+
+from forestmix.experiments.beyond import Race
+from forestmix.experiments.claims import Claim
+from forestmix.experiments.findings import COSTS, GAPS, all_costs, findings
+from forestmix.experiments.output import environment, summary, write_bytes
+from forestmix.experiments.run import Outcome
+from forestmix.experiments.settings import Settings
+from forestmix.report.html import items, number, paragraph, picture, section, table
+
+TITLE = "Figure 2 of the forest mixture bound, reproduced"
+
+
+def write_report(folder: Path, outcome: Outcome) -> Path:
+    """Write ``report.html`` into the folder and return its path."""
+    path = folder / "report.html"
+    write_bytes(path, render_report(outcome).encode())
+    return path
+
+
+def render_report(outcome: Outcome) -> str:
+    """Return the page."""
+    parts = [_opening(outcome), _figure(outcome), _claims(outcome.claims), _summary(outcome)]
+    if outcome.races:
+        parts.append(_beyond(outcome))
+    parts.append(_settings(outcome))
+    template = Template((resources.files("forestmix.report") / "page.html").read_text("utf-8"))
+    return template.substitute(title=escape(TITLE), body="\n".join(parts))
+
+
+def command(settings: Settings) -> str:
+    """Return the command that runs the same again."""
+    words = ["forestmix reproduce", *settings.figures, f"--seed {settings.seed} --repeats {settings.repeats}"]
+    words.append(f"--images {settings.images} --iterations {settings.iterations}")
+    return " ".join(words + ["--full"] * settings.full + ["--no-beyond"] * (not settings.beyond))
+
+
+def _opening(outcome: Outcome) -> str:
+    held = sum(claim.held for claim in outcome.claims)
+    lead = (
+        "The experiments of “A Forest Mixture Bound for Block-Free Parallel Inference” (Lawton, Galstyan and "
+        "Ver Steeg, UAI 2018), run again on MNIST and CIFAR-10."
+    )
+    verdict = f"{held} of {len(outcome.claims)} claims of the paper held in this run."
+    return paragraph(lead, "lead") + paragraph(verdict, f"verdict {'good' if outcome.held else 'bad'}")
+
+
+def _figure(outcome: Outcome) -> str:
+    runs = outcome.settings.images * outcome.settings.repeats
+    caption = (
+        f"The ridge regression loss at the posterior means after each parallel step. Line: median over {runs} runs "
+        f"({outcome.settings.images} images for each of {outcome.settings.repeats} seeds); band: their full range. "
+        "The optimum differs between problems, so the lines of (a) and (b) level off at different heights: what counts "
+        "is how soon. The claims below are about the gap to each problem's own optimum."
+    )
+    return section("Figure 2", picture(outcome.pictures["figure2.svg"], "Figure 2", caption))
+
+
+def _claims(claims: Iterable[Claim]) -> str:
+    def line(claim: Claim) -> str:
+        word, kind = ("Held.", "held") if claim.held else ("FAILED.", "failed")
+        evidence = escape(claim.evidence[0].upper() + claim.evidence[1:] + ".")
+        return (
+            f'<div class="claim"><p><strong class="{kind}">{word}</strong> {escape(claim.sentence)}</p>'
+            f'<p class="evidence">{evidence}</p></div>'
+        )
+
+    explanation = (
+        "A relative gap is (f − f*) / f*, with f the loss and f* its least value, found by conjugate gradients. A "
+        "claim holds when the medians over images and seeds bear it out. "
+        "No image is counted twice. Each kernel width stands for one trained network."
+    )
+    return section("The paper’s claims", paragraph(explanation), *map(line, claims))
+
+
+def _summary(outcome: Outcome) -> str:
+    columns = ("loss_median", "loss_min", "loss_max", "gap_median", "gap_min", "gap_max")
+    rows = [
+        [row["panel"], row["curve"], str(row["runs"]), *(number(row[column]) for column in columns)]
+        for row in summary(outcome.panels)
+    ]
+    header = ["panel", "curve", "runs", "loss, median", "least", "greatest", "gap, median", "least", "greatest"]
+    text = f"After {outcome.settings.iterations} parallel steps, over all images and seeds (summary.csv):"
+    return section("Where each curve ends", paragraph(text), table(header, rows, 2, "summary"))
+
+
+def _beyond(outcome: Outcome) -> str:
+    caption = (
+        "Relative gap on two of the problems, for the images of the first seed: median line, full range. The same runs "
+        "are shown against parallel steps (as many processors as latents), against sweeps (as many updates as latents: "
+        "equal work), and against the seconds they took on this machine, without compilation."
+    )
+    parts = [picture(outcome.pictures["beyond.svg"], "Beyond the paper", caption)]
+    for race in outcome.races:
+        parts += [f"<h3>{escape(race.title)}: {race.n_latent:,} latents</h3>", _costs(race)]
+        parts += [paragraph(f"To a median gap of {GAPS[0]:.0%}:"), items(findings(race))]
+    return section("Beyond the paper: where FM wins, and where it does not", *parts)
+
+
+def _costs(race: Race) -> str:
+    costs = {(cost.label, cost.gap): cost for cost in all_costs([race])}
+    header = ["algorithm"]
+    for gap in GAPS:
+        header += [f"steps to {gap:.4g}", "sweeps", "seconds"]
+    rows = [
+        [curve.label, *(costs[curve.label, gap].short(name) for gap in GAPS for name in COSTS)] for curve in race.curves
+    ]
+    goals = ", ".join(f"{gap:.4g}" for gap in GAPS)
+    note = paragraph(
+        f"Parallel steps, sweeps and seconds until the median gap is {goals}; “>” where the run ended before."
+    )
+    return note + f'<div class="wide">{table(header, rows, 1, f"costs-{race.name}")}</div>'
+
+
+def _settings(outcome: Outcome) -> str:
+    settings = outcome.settings
+    images = {
+        f"{panel.name}, seed {curve.seed}": ", ".join(curve.images)
+        for panel in outcome.panels
+        for curve in panel.curves
+    }
+    rows = [
+        ["seeds", ", ".join(map(str, settings.seeds))],
+        ["iterations", str(settings.iterations)],
+        ["data", "complete data sets" if settings.full else "samples in the package"],
+        *([f"images of {name}", value] for name, value in images.items()),
+        *([name, value] for name, value in environment().items()),
+    ]
+    again = f"<p>Run the same again: <code>{escape(command(settings))}</code></p>"
+    return section("Seeds and versions", again, table(["setting", "value"], rows, 2, "settings"))

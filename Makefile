@@ -21,7 +21,7 @@ demo: $(VENV)/.installed
 	$(BIN)/forestmix demo --out demo-output
 
 test: $(VENV)/.installed-test lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .

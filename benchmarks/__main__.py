@@ -2,9 +2,9 @@
 
 import sys
 
-from benchmarks import windows
+from benchmarks import nuts, passes, windows
 
-BENCHMARKS = {"windows": windows.main}
+BENCHMARKS = {"windows": windows.main, "passes": passes.main, "nuts": nuts.main}
 
 
 def main() -> int:

@@ -9,8 +9,10 @@ import forestmix
 
 ROOT = Path(forestmix.__file__).parent
 ORDER = [
-    "errors", "arrays", "families", "weights", "kernels",
+    "errors", "arrays", "kernels", "families", "weights",
     "model", "posterior", "partition", "statistics", "auxiliary", "bounds", "evidence",
+    "linear_response",
+    "prediction",
     "result", "inference", "progress", "run",
     "__init__",
     "data", "plots", "experiments", "report", "cli",

@@ -9,7 +9,7 @@ from forestmix.auxiliary import Auxiliary, optimal_auxiliary
 from forestmix.bounds import elbo, fm_bound, forest_likeness, gap
 from forestmix.errors import ArgumentError, ForestmixError
 from forestmix.evidence import log_evidence
-from forestmix.families import Gaussian
+from forestmix.families import Bernoulli, Binomial, Gaussian, Mixed, Poisson
 from forestmix.inference import CAVI, BlockCoordinate, Damped, ForestMixture, Hogwild
 from forestmix.model import DEF, Layer, Prior
 from forestmix.result import Result, Status, Trace
@@ -23,6 +23,8 @@ __all__ = [
     "DEF",
     "ArgumentError",
     "Auxiliary",
+    "Bernoulli",
+    "Binomial",
     "BlockCoordinate",
     "Convolution",
     "Damped",
@@ -32,6 +34,8 @@ __all__ = [
     "Hogwild",
     "Iteration",
     "Layer",
+    "Mixed",
+    "Poisson",
     "Prior",
     "Result",
     "Status",

@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 
 from forestmix.arrays import Array
+from forestmix.linear_response import linear_response_sd
+from forestmix.model import DEF, Observations
+from forestmix.prediction import Prediction, predict, sample_factors
 
 
 class Status(enum.Enum):
@@ -73,7 +76,8 @@ class Result:
 
     ``layers``: the posterior of each latent layer; ``objective``: the bound that was climbed, named by
     ``objective_name``; ``elbo`` and ``fm_bound``: both bounds at the end; ``converged``: whether ``status`` is
-    ``Status.CONVERGED``; ``message``: what happened, in words; ``n_iter``: iterations; ``trace``: how it went.
+    ``Status.CONVERGED``; ``message``: what happened, in words; ``n_iter``: iterations; ``trace``: how it went;
+    ``model`` and ``data``: what it is the posterior of.
     """
 
     layers: tuple[LayerPosterior, ...]
@@ -86,6 +90,8 @@ class Result:
     status: Any
     n_iter: Any
     trace: Trace
+    model: DEF
+    data: Observations
 
     @property
     def mean(self) -> Array:
@@ -108,6 +114,46 @@ class Result:
             for kind, count in zip(kinds, counts, strict=True)
         ]
         return "\n".join(parts)
+
+    def corrected_sd(self, functionals: Any = None, tol: float = 1e-6, progress: bool = False) -> float | Array:
+        """Return standard deviations by linear response, which corrects those of mean field (design 1.8).
+
+        ``sd``, from mean field, is too small where latents are correlated. At the optimum the corrected covariance is
+        ``(diag(1 / sigma0^2) + W^T diag(kappa) W)^-1``; for Gaussian rows it is the exact one.
+
+        Args:
+            functionals: the vectors c whose ``c^T y`` is asked for: (K, m), dense or sparse, or (m,) for one; the
+                latents themselves when left out.
+            tol: relative error of the variances at most, from below; rounding sets a limit.
+            progress: show a progress bar.
+
+        Returns:
+            (m,) or (K,), with a leading axis (N,) for a batch; for a vector c a float or (N,).
+
+        """
+        return linear_response_sd(self.model, self.data, self.mean, self.sd, functionals, tol, progress)
+
+    def predict(self, rows: Any = None, level: float = 0.9, corrected: bool = False) -> Prediction:
+        """Return the posterior of the natural parameter of rows, and the predictive distribution of their x.
+
+        Args:
+            rows: row numbers, or a mask, of the model's own rows; a ``Layer`` with the same latents for new rows, with
+                a family of their own; all rows of the model when left out.
+            level: probability of the central intervals.
+            corrected: use variances by linear response in place of those of mean field.
+
+        """
+        return predict(self.model, self.data, self.mean, self.sd, rows, level, corrected)
+
+    def sample(self, rng: np.random.Generator | int | None = None, size: int | None = None) -> Array:
+        """Draw latents from q, (m,) or (N, m).
+
+        Args:
+            rng: a generator, or a seed.
+            size: number of draws, as a leading axis; ``None`` for one draw without it.
+
+        """
+        return sample_factors(self.mean, self.sd, rng, size)
 
     def plot_trace(self, axes: Any = None) -> Any:
         """Plot the objective and the relative gradient norm against iterations; see ``forestmix.plots``."""

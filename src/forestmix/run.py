@@ -13,11 +13,12 @@ import numpy.typing as npt
 from forestmix.arrays import Array
 from forestmix.bounds import elbo, fm_bound
 from forestmix.errors import ArgumentError, unknown_name
-from forestmix.inference import ALGORITHMS, Algorithm, ForestMixture, Point, Problem, Proposal
+from forestmix.inference import ALGORITHMS, Algorithm, ForestMixture, Point, Problem
 from forestmix.inference.base import check_count, choose_objective
+from forestmix.inference.start import default_start
 from forestmix.inference.stopping import Stopping
 from forestmix.model import DEF, Observations, observations
-from forestmix.posterior import GaussianFactors, as_factors, prior_factors
+from forestmix.posterior import GaussianFactors, as_factors
 from forestmix.progress import NoProgress, ProgressBar
 from forestmix.result import LayerPosterior, Result, Status, Trace
 
@@ -78,10 +79,11 @@ def infer(
     chosen = _algorithm(algorithm, objective, accelerate)
     _check_options(tol, max_iter, callback)
     count = data.x.shape[0]
-    start = prior_factors(model, count) if init is None else as_factors("init", init, model, count)
+    problem = chosen.problem(model, data)
+    start = default_start(problem) if init is None else as_factors("init", init, model, count)
     # Overflow is a status of the result, not a warning on the way.
     with np.errstate(all="ignore"), ProgressBar(chosen.name, tol) if progress else NoProgress() as meter:
-        run = _Run(chosen, chosen.problem(model, data), start, tol, init is None, callback)
+        run = _Run(chosen, problem, start, tol, init is None, callback)
         run.loop(DEFAULT_MAX_ITER if max_iter is None else int(max_iter), meter)
         return run.result(model, data)
 
@@ -141,16 +143,18 @@ class _Run:
             status=first(self.status),
             n_iter=number(self.n_iter),
             trace=Trace(*columns),
+            model=model,
+            data=data,
         )
 
     def _iterate(self) -> None:
         old = self.point
         proposal = self.algorithm.propose(self.problem, old, self.memory)
         new = self.problem.evaluate(proposal.q, proposal.eta, known=old)
-        new = self._safeguard(old, new, proposal)
-        sweeps = proposal.updates / self.problem.size
+        new, tries = self._safeguard(old, new)
+        sweeps = proposal.updates / self.problem.size + tries
         self.iteration, self.step, self.sweeps = (
-            self.iteration + 1, self.step + proposal.parallel_steps, self.sweeps + sweeps,
+            self.iteration + 1, self.step + proposal.parallel_steps + tries, self.sweeps + sweeps,
         )  # fmt: skip
         norm = self.stopping.gradient_norm(self.problem, new)
         ends = self.stopping.check(old, new, norm, sweeps)
@@ -161,15 +165,19 @@ class _Run:
         if any(end is not None for end in ends):
             self._finish(np.array(ends, dtype=object), old)
 
-    def _safeguard(self, old: Point, new: Point, proposal: Proposal) -> Point:
-        """Put the plain step in place of an accelerated one that lowered the objective."""
+    def _safeguard(self, old: Point, new: Point) -> tuple[Point, int]:
+        """Put a safer step in place of one that lowered the objective; return how many were tried, too."""
+        tries = 0
         fell = ~(new.objective >= old.objective - old.rounding)
-        plain = self.algorithm.plain_proposal(self.problem, old) if fell.any() else None
-        if plain is None:
-            return new
-        self.memory.forget(fell)
-        chosen = [np.where(fell[:, None], a, b) for a, b in ((plain.q.mean, new.q.mean), (plain.q.sd, new.q.sd))]
-        return self.problem.evaluate(GaussianFactors(chosen[0], chosen[1]))
+        if fell.any():
+            self.memory.forget(fell)
+            for q in self.algorithm.retreats(self.problem, old, new.q, self.memory):
+                tries += 1
+                new = self.problem.evaluate(_where(fell, q, new.q))
+                fell = ~(new.objective >= old.objective - old.rounding)
+                if not fell.any():
+                    break
+        return new, tries
 
     def _remember_best(self) -> None:
         """Keep the best point of an algorithm that may lose it; the others are at their best already."""
@@ -230,6 +238,12 @@ class _Run:
             shaped[3].copy(),
         )
         return self.callback(info) is True
+
+
+def _where(which: Array, first: GaussianFactors, second: GaussianFactors) -> GaussianFactors:
+    """Return the first factors for the observations marked in ``which``, the second for the others."""
+    rows = which[:, None]
+    return GaussianFactors(np.where(rows, first.mean, second.mean), np.where(rows, first.sd, second.sd))
 
 
 def _algorithm(algorithm: str | Algorithm, objective: str, accelerate: bool) -> Algorithm:

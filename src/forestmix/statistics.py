@@ -7,8 +7,8 @@ For each row i, with ``q_j = N(mu_j, sigma_j^2)``::
           sqrt(sum_j w_ij^2 sigma_j^2)            objective "elbo"
     e_i = t(x_i) - E a'(m_i + r_i z)              kappa_i = E a''(m_i + r_i z)
 
-and, summed over rows, the value, the gradient ``sum_i w_ij e_i``, the curvature ``D_j`` that majorises the mean problem
-for all j at once, and the information that q's precision gains from the rows.
+and, summed over rows, the value, the gradient ``sum_i w_ij e_i`` and the information that q's precision gains from the
+rows; and, where an algorithm asks for it, the curvature ``D_j`` that majorises the mean problem for all j at once.
 """
 
 from __future__ import annotations
@@ -34,15 +34,14 @@ Objective = Literal["fm", "elbo"]
 class SiteStatistics:
     """Sums over the rows of a layer, for each observation of a batch.
 
-    ``value``: expected log-likelihood bound, (N,); ``gradient``: its slope in the means, (N, m); ``curvature``: ``D``,
-    (N or 1, m); ``information``: what the rows add to the precision of q, ``D`` for objective "fm" and
-    ``sum_i w_ij^2 kappa_i`` for "elbo", (N or 1, m); ``eta``: the row means, (N, n); ``error`` and ``kappa``: ``e`` and
-    ``kappa`` of each row; ``magnitude``: size of the terms that were added up, which sets the rounding of ``value``.
+    ``value``: expected log-likelihood bound, (N,); ``gradient``: its slope in the means, (N, m); ``information``: what
+    the rows add to the precision of q, ``D`` for objective "fm" and ``sum_i w_ij^2 kappa_i`` for "elbo", (N or 1, m);
+    ``eta``: the row means, (N, n); ``error`` and ``kappa``: ``e`` and ``kappa`` of each row; ``magnitude``: size of the
+    terms that were added up, which sets the rounding of ``value``.
     """
 
     value: Array
     gradient: Array
-    curvature: Array
     information: Array
     eta: Array
     error: Array
@@ -135,39 +134,39 @@ class Site:
         if eta is None:
             eta = self.layer.weights.forward(q.mean) + self.layer.bias
         spread = np.zeros((), eta.dtype) if constant else self.spread(q.sd)
-        log_likelihood, error, kappa = self._rows(eta, spread)
+        log_likelihood, error, kappa = self.row_terms(eta, spread)
         if constant and known is not None and known[0].sd is q.sd:
-            curvature, information = known[1].curvature, known[1].information
+            information = known[1].information
         else:
-            curvature = self.curvature(q.sd, kappa)
-            information = curvature if self.objective == "fm" else self.exact_information(kappa)
+            information = self.curvature(q.sd, kappa) if self.objective == "fm" else self.exact_information(kappa)
         value = total(log_likelihood)
         if constant:
             # sum_i kappa_i r_i^2 = sum_j sigma_j^2 information_j, which saves the products that r_i takes.
             value = value - 0.5 * total(q.sd**2 * information)
         size = np.abs(log_likelihood) + np.abs(error) * (np.abs(eta) + np.abs(self.layer.bias) + np.abs(self.data.x))
-        magnitude = total(size)
         gradient = self.layer.weights.adjoint(error)
-        return SiteStatistics(value, gradient, curvature, information, eta, error, kappa, magnitude)
+        return SiteStatistics(value, gradient, information, eta, error, kappa, total(size))
 
     def log_likelihood(self, q: GaussianFactors) -> Array:
         """Return the bound on ``E log p(x_i | y)`` of every row, (N, n); 0 for a missing entry."""
         eta = self.layer.weights.forward(q.mean) + self.layer.bias
-        return self._rows(eta, self.spread(q.sd))[0]
+        return self.row_terms(eta, self.spread(q.sd))[0]
 
-    def _rows(self, eta: Array, spread: Array) -> tuple[Array, Array, Array]:
-        """Return the expected log-likelihood, ``e`` and ``kappa`` of every row, all 0 where x is missing."""
-        expected = self.layer.family.expectations(self.data.x, eta, spread)
-        kappa = (
-            np.broadcast_to(expected.curvature, (1, eta.shape[1]))
-            if expected.curvature.ndim < 2
-            else expected.curvature
-        )
-        if self.data.observed is None:
+    def row_terms(self, eta: Array, spread: Array, rows: Array | None = None) -> tuple[Array, Array, Array]:
+        """Return the expected log-likelihood, ``e`` and ``kappa`` of every row or of some; 0 where x is missing."""
+        family, x, observed = self.layer.family, self.data.x, self.data.observed
+        if rows is not None:
+            family, x = family.take(rows), x[:, rows]
+            observed = None if observed is None else observed[:, rows]
+        expected = family.expectations(x, eta, spread)
+        kappa = expected.curvature
+        if kappa.ndim < 2:
+            kappa = np.broadcast_to(kappa, (1, eta.shape[1]))
+        if observed is None:
             return expected.log_likelihood, expected.error, kappa
         zero = np.zeros((), eta.dtype)
         parts = (expected.log_likelihood, expected.error, kappa)
-        log_likelihood, error, kappa = (np.where(self.data.observed, part, zero) for part in parts)
+        log_likelihood, error, kappa = (np.where(observed, part, zero) for part in parts)
         return log_likelihood, error, kappa
 
     def _grouped_spread(self, groups: Partition, sd: Array) -> Array:

@@ -10,11 +10,15 @@ with a one-dimensional natural parameter ``eta`` and a convex log-partition func
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from forestmix.arrays import Array
+
+#: Counts beyond this are infinite.
+_LARGEST_COUNT = 1e300
 
 
 class ExpectedLogPartition(NamedTuple):
@@ -38,19 +42,23 @@ class Family(ABC):
 
     name: ClassVar[str]
     #: True where ``a''`` does not depend on ``eta``. The variances of q then do not depend on the data.
-    curvature_is_constant: ClassVar[bool] = False
+    curvature_is_constant: bool = False
+    #: False where ``a''`` grows without bound, so that a step can be too long by orders of magnitude.
+    curvature_is_bounded: bool = True
 
-    @abstractmethod
-    def check_size(self, size: int, what: str) -> None:
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+    def check_size(self, size: int, what: str) -> None:  # noqa: B027 - a family without parameters fits every size
         """Raise unless the family's parameters fit ``size`` variables, which the message calls ``what``."""
 
-    @abstractmethod
     def astype(self, dtype: np.dtype) -> Self:
         """Return the family with its parameters in ``dtype``, so that products keep that precision."""
+        return self
 
-    @abstractmethod
     def take(self, variables: Array) -> Self:
         """Return the family of the chosen variables, each as often as it is named."""
+        return self
 
     @abstractmethod
     def check_support(self, name: str, y: Array) -> None:
@@ -84,6 +92,14 @@ class Family(ABC):
     def sample(self, eta: Array, rng: np.random.Generator) -> Array:
         """Draw one value for each entry of ``eta``."""
 
+    @abstractmethod
+    def cumulative(self, y: Array, eta: Array) -> Array:
+        """Return ``P(Y <= y | eta)``, which falls as ``eta`` grows."""
+
+    @abstractmethod
+    def quantile(self, p: Array, eta: Array) -> Array:
+        """Return the smallest y with ``P(Y <= y | eta) >= p``, for ``0 < p < 1``."""
+
     def expectations(self, y: Array, mean: Array, spread: Array) -> RowExpectations:
         """Return the row terms of both bounds at ``eta ~ N(mean, spread^2)`` (design 1.2 and 1.3).
 
@@ -101,3 +117,22 @@ class Family(ABC):
         """Return ``E a(mean + wide z) - E a(mean + narrow z)``, which is not negative for ``wide >= narrow``."""
         difference = self.expected_log_partition(mean, wide).value - self.expected_log_partition(mean, narrow).value
         return np.maximum(difference, 0)
+
+
+def smallest_count(cumulative: Callable[[Array], Array], p: Array, low: Array, high: Array) -> Array:
+    """Return the smallest whole number y with ``cumulative(y) >= p``, entry by entry.
+
+    It lies in ``low < y <= high``, with ``low >= -1``; ``high`` may be infinite. Wide brackets are halved in their
+    logarithm. Counts too large to be exact in float64 are found to its precision.
+    """
+    low, high = np.broadcast_arrays(np.asarray(low, np.float64), np.asarray(high, np.float64))
+    while True:
+        # The shift makes the logarithm exist; the limit keeps the product finite, and infinity as the last resort.
+        wide = high > 4 * (low + 2)
+        geometric = np.sqrt(low + 2) * np.sqrt(np.minimum(high, _LARGEST_COUNT))
+        middle = np.floor(np.where(wide, geometric, 0.5 * (low + high)))
+        open_ = (middle > low) & (middle < high)
+        if not open_.any():
+            return np.array(high)
+        enough = cumulative(middle) >= p
+        low, high = np.where(open_ & ~enough, middle, low), np.where(open_ & enough, middle, high)

@@ -8,6 +8,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
+from scipy import special
 
 from forestmix.arrays import Array, fits, per_variable
 from forestmix.families.base import ExpectedLogPartition, Family, RowExpectations
@@ -24,7 +25,7 @@ class Gaussian(Family):
     """
 
     name: ClassVar[str] = "gaussian"
-    curvature_is_constant: ClassVar[bool] = True
+    curvature_is_constant = True
 
     def __init__(self, sd: npt.ArrayLike = 1.0) -> None:
         self.sd = per_variable("sd", sd, positive=True)
@@ -87,6 +88,14 @@ class Gaussian(Family):
     def sample(self, eta: Array, rng: np.random.Generator) -> Array:
         """Draw ``N(eta, sd^2)``."""
         return eta + self.sd * rng.standard_normal(np.shape(eta)).astype(self.sd.dtype)
+
+    def cumulative(self, y: Array, eta: Array) -> Array:
+        """Return ``Phi((y - eta) / sd)``."""
+        return special.ndtr((y - eta) / self.sd)
+
+    def quantile(self, p: Array, eta: Array) -> Array:
+        """Return ``eta + sd Phi^-1(p)``."""
+        return eta + self.sd * special.ndtri(p)
 
     def _log_normaliser(self) -> Array:
         # A Python float keeps float32 arrays in float32.

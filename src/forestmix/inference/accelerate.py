@@ -52,8 +52,8 @@ class ConjugateGradients(Memory):
         """Return the exact maximiser along the next conjugate direction."""
         direction = self._next_direction(point.gradient)
         shift = problem.site.layer.weights.forward(direction)
-        curvature = _dot(shift, shift * point.site.kappa) + _dot(direction, direction * problem.prior_precision)
-        length = _ratio(_dot(point.gradient, direction), curvature)
+        curvature = dot(shift, shift * point.site.kappa) + dot(direction, direction * problem.prior_precision)
+        length = ratio(dot(point.gradient, direction), curvature)
         mean = point.q.mean + length * direction
         self.steps += 1
         eta = None if self.steps % REFRESH == 0 else point.site.eta + length * shift
@@ -61,11 +61,11 @@ class ConjugateGradients(Memory):
 
     def _next_direction(self, gradient: Array) -> Array:
         preconditioned = gradient / self.precision
-        squared_norm = _dot(gradient, preconditioned)
+        squared_norm = dot(gradient, preconditioned)
         if self.direction is None or self.squared_norm is None:
             direction = preconditioned
         else:
-            direction = preconditioned + _ratio(squared_norm, self.squared_norm) * self.direction
+            direction = preconditioned + ratio(squared_norm, self.squared_norm) * self.direction
         self.direction, self.squared_norm = direction, squared_norm
         return direction
 
@@ -90,11 +90,11 @@ def solve_variances(problem: Problem, point: Point) -> Array:
     return sd
 
 
-def _dot(first: Array, second: Array) -> Array:
+def dot(first: Array, second: Array) -> Array:
     """Return the inner product of each observation, (N, 1)."""
     return np.sum(first * second, axis=-1, keepdims=True)
 
 
-def _ratio(numerator: Array, denominator: Array) -> Array:
+def ratio(numerator: Array, denominator: Array) -> Array:
     """Return the quotient, 0 where the denominator is 0: there is nothing left to gain in that direction."""
     return np.divide(numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -60,9 +61,11 @@ class Algorithm(ABC):
     def propose(self, problem: Problem, point: Point, memory: Any) -> Proposal:
         """Return the next proposal."""
 
-    def plain_proposal(self, problem: Problem, point: Point) -> Proposal | None:
-        """Return the step to take where a proposal lowered the objective; ``None`` if there is none to fall back on."""
-        return None
+    def retreats(
+        self, problem: Problem, point: Point, refused: GaussianFactors, memory: Any
+    ) -> Iterator[GaussianFactors]:
+        """Yield safer and safer steps to take where ``refused`` lowered the objective; none by default."""
+        yield from ()
 
 
 def check_order(order: str, known: tuple[str, ...]) -> str:

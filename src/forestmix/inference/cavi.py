@@ -12,6 +12,7 @@ from forestmix.inference.base import Algorithm, Memory, Proposal, check_count, c
 from forestmix.inference.problem import Point, Problem
 from forestmix.inference.rules import exact, step_groups
 from forestmix.inference.schedule import Cursor, OneOfEveryBlock
+from forestmix.inference.sweep import sweep_greedy
 from forestmix.partition import Partition
 from forestmix.posterior import GaussianFactors
 
@@ -39,7 +40,8 @@ class CAVI(Algorithm):
     """Coordinate ascent on the ELBO.
 
     Schedule: one variable after another. Rule: ``mu_j += gradient_j sigma_j^2`` with
-    ``1 / sigma_j^2 = 1 / sigma0_j^2 + sum_i w_ij^2 kappa_i``.
+    ``1 / sigma_j^2 = 1 / sigma0_j^2 + sum_i w_ij^2 kappa_i``, the exact optimum for Gaussian rows and otherwise a step
+    towards it, halved where it would lower the ELBO.
 
     Args:
         order: "cyclic"; "random", a new order for every sweep; or "greedy", always the variable whose update raises
@@ -74,10 +76,12 @@ class CAVI(Algorithm):
         return Proposal(step_groups(problem, point, exact, groups), len(groups.starts) - 1, len(groups.members))
 
     def _greedy_step(self, problem: Problem, point: Point, memory: GreedyMemory) -> Proposal:
+        steps = problem.size if self.steps_per_iteration is None else self.steps_per_iteration
+        if not problem.curvature_is_constant:
+            return Proposal(sweep_greedy(problem, point, steps), steps, steps)
         from forestmix import kernels
 
         precision, sd = exact(problem, point)
-        steps = problem.size if self.steps_per_iteration is None else self.steps_per_iteration
         ratio = point.q.sd**2 * precision
         gain = 0.5 * (ratio - 1 - np.log(ratio))
         mean = point.q.mean.copy()

@@ -8,7 +8,7 @@ from typing import ClassVar
 from forestmix.errors import ArgumentError
 from forestmix.inference.base import Algorithm, Memory, Proposal
 from forestmix.inference.problem import Point, Problem
-from forestmix.inference.rules import damped, step_all
+from forestmix.inference.rules import damped, exact, mix, step_all
 
 
 @dataclass(frozen=True)
@@ -37,4 +37,7 @@ class Damped(Algorithm):
 
     def propose(self, problem: Problem, point: Point, memory: Memory) -> Proposal:
         """Update all variables, damped."""
-        return Proposal(step_all(problem, point, damped(self.step)), 1, problem.size)
+        if problem.curvature_is_constant:
+            return Proposal(step_all(problem, point, damped(self.step)), 1, problem.size)
+        # The variances depend on the means here, so they go the same part of the way.
+        return Proposal(mix(point.q, step_all(problem, point, exact), self.step), 1, problem.size)

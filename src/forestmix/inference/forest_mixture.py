@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -11,11 +12,17 @@ from forestmix.errors import ArgumentError
 from forestmix.inference.accelerate import ConjugateGradients
 from forestmix.inference.base import Algorithm, Memory, Proposal, choose_objective
 from forestmix.inference.cavi import SweepMemory
+from forestmix.inference.newton import NewtonSteps
 from forestmix.inference.problem import Point, Problem
-from forestmix.inference.rules import forest_mixture, step_all, step_groups
+from forestmix.inference.rules import forest_mixture, mix, step_all, step_groups
 from forestmix.inference.schedule import Cursor, GroupAfterGroup
 from forestmix.model import DEF, Observations
 from forestmix.partition import Partition
+from forestmix.posterior import GaussianFactors
+
+#: How often a refused step is halved before the plain step takes its place, and how often that is.
+SHORTER_STEPS = 4
+LONGEST_RETREAT = 40
 
 
 @dataclass(frozen=True)
@@ -31,8 +38,9 @@ class ForestMixture(Algorithm):
     Args:
         objective: "fm", the paper's bound; "elbo", the same parallel step climbing the ELBO itself, which ends where
             coordinate ascent ends; "auto" is "elbo".
-        accelerate: solve for the variances once, then take conjugate gradient steps in the means. ``None`` means yes,
-            unless groups are given, for which there is no accelerated step.
+        accelerate: for Gaussian rows, solve for the variances once, then take conjugate gradient steps in the means;
+            for other rows, Newton steps (see ``inference.newton``). ``None`` means yes, unless groups are given, for
+            which there is no accelerated step.
         groups: use the bound inside these groups of latents only, one group after another. Groups of one are
             coordinate ascent, one group is the forest mixture step.
 
@@ -63,20 +71,45 @@ class ForestMixture(Algorithm):
     def start(self, problem: Problem, point: Point) -> Memory:
         """Return the accelerator's memory, or the place among the groups."""
         if self.accelerated:
-            return ConjugateGradients.at(problem, point)
+            return (
+                ConjugateGradients.at(problem, point)
+                if problem.curvature_is_constant
+                else NewtonSteps(len(point.objective))
+            )
         if problem.site.groups is not None:
             return SweepMemory(Cursor(GroupAfterGroup(problem.site.groups), np.random.default_rng(0)))
         return Memory()
 
     def propose(self, problem: Problem, point: Point, memory: Memory) -> Proposal:
         """Make one parallel step over all latents, or one for each group."""
-        if isinstance(memory, ConjugateGradients):
+        if isinstance(memory, ConjugateGradients | NewtonSteps):
             return memory.propose(problem, point)
         if isinstance(memory, SweepMemory):
             groups = memory.cursor.take(None)
             return Proposal(step_groups(problem, point, forest_mixture, groups), len(groups.starts) - 1, problem.size)
         return Proposal(step_all(problem, point, forest_mixture), 1, problem.size)
 
-    def plain_proposal(self, problem: Problem, point: Point) -> Proposal | None:
-        """Return the plain forest mixture step, which cannot lower the objective."""
-        return Proposal(step_all(problem, point, forest_mixture), 1, problem.size) if self.accelerated else None
+    def retreats(
+        self, problem: Problem, point: Point, refused: GaussianFactors, memory: Memory
+    ) -> Iterator[GaussianFactors]:
+        """Yield shorter parts of a refused step, the plain forest mixture step, shorter parts of that, and no step.
+
+        For Gaussian rows the plain step cannot lower the objective, so there it comes first and last; a plain step that
+        did is an alarm. For other rows some part of it does not: it is a natural gradient step (design 1.3).
+        """
+        if problem.curvature_is_constant:
+            if self.accelerated:
+                yield step_all(problem, point, forest_mixture)
+            return
+        plain = step_all(problem, point, forest_mixture)
+        shorter = refused
+        if isinstance(memory, NewtonSteps) and not problem.site.layer.family.curvature_is_bounded:
+            # Where a grows like an exponential, a step too long by far is the rule, and halving it would take long.
+            shorter = mix(point.q, refused, memory.safe_share)
+            yield shorter
+        for _ in range(SHORTER_STEPS):
+            shorter = mix(point.q, shorter, 0.5)
+            yield shorter
+        for halvings in range(LONGEST_RETREAT):
+            yield mix(point.q, plain, 0.5**halvings)
+        yield point.q

@@ -10,6 +10,7 @@ import numpy as np
 from forestmix.inference.base import Algorithm, Memory, Proposal, check_count
 from forestmix.inference.problem import Point, Problem
 from forestmix.inference.rules import exact
+from forestmix.inference.sweep import sweep_blocks
 from forestmix.partition import Partition
 from forestmix.posterior import GaussianFactors
 
@@ -54,6 +55,10 @@ class Hogwild(Algorithm):
 
     def propose(self, problem: Problem, point: Point, memory: BlocksMemory) -> Proposal:
         """Sweep every block once."""
+        parallel_steps = int(memory.blocks.sizes.max())
+        if not problem.curvature_is_constant:
+            q = sweep_blocks(problem, point, memory.blocks, self.synchronous)
+            return Proposal(q, parallel_steps, problem.size)
         from forestmix import kernels
 
         precision, sd = exact(problem, point)
@@ -63,4 +68,4 @@ class Hogwild(Algorithm):
             mean, point.site.error.copy(), np.ascontiguousarray(point.site.kappa), precision,
             problem.prior_mean, problem.prior_precision,
         )  # fmt: skip
-        return Proposal(GaussianFactors(mean, sd), int(memory.blocks.sizes.max()), problem.size)
+        return Proposal(GaussianFactors(mean, sd), parallel_steps, problem.size)

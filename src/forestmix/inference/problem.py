@@ -34,7 +34,7 @@ class Point:
     def take(self, keep: Array) -> Point:
         """Return the point of the chosen observations."""
         batch = {name: getattr(self.site, name)[keep] for name in ("value", "gradient", "eta", "error", "magnitude")}
-        shared = {name: take_rows(getattr(self.site, name), keep) for name in ("curvature", "information", "kappa")}
+        shared = {name: take_rows(getattr(self.site, name), keep) for name in ("information", "kappa")}
         return Point(
             self.q.take(keep),
             replace(self.site, **batch, **shared),
@@ -51,6 +51,7 @@ class Problem:
         m, dtype = model.n_latent, model.dtype
         self.prior_mean = np.ascontiguousarray(np.broadcast_to(model.prior.bias, m))
         self.prior_precision = np.ascontiguousarray(np.broadcast_to(prior_sd(model.prior).astype(dtype) ** -2, m))
+        self._last_curvature: tuple[Array, Array] | None = None
 
     @property
     def size(self) -> int:
@@ -66,7 +67,13 @@ class Problem:
         """Return the problem of the chosen observations."""
         chosen = copy(self)
         chosen.site = self.site.take(keep)
+        chosen._last_curvature = None
         return chosen
+
+    @property
+    def curvature_is_constant(self) -> bool:
+        """Whether the rows' curvature depends on neither x nor q, so that the objective is quadratic in the means."""
+        return self.site.layer.family.curvature_is_constant
 
     def evaluate(self, q: GaussianFactors, eta: Array | None = None, known: Point | None = None) -> Point:
         """Return the objective and its slope at q; ``eta`` and ``known`` as in ``Site.statistics``."""
@@ -76,6 +83,16 @@ class Problem:
         unit = ROUNDING_UNITS * float(np.finfo(self.model.dtype).eps)
         rounding = unit * (site.magnitude + np.abs(divergence) + self.size)
         return Point(q, site, site.value - divergence, gradient, rounding)
+
+    def curvature(self, point: Point) -> Array:
+        """Return ``D_j`` at ``point``, which majorises the mean problem for all latents at once, or for each group."""
+        if self.site.objective == "fm":
+            return point.site.information
+        if self.curvature_is_constant and self._last_curvature is not None and self._last_curvature[0] is point.q.sd:
+            return self._last_curvature[1]
+        curvature = self.site.curvature(point.q.sd, point.site.kappa)
+        self._last_curvature = (point.q.sd, curvature)
+        return curvature
 
     def precision(self, point: Point) -> Array:
         """Return the precision that q would have at its optimum, given the rows' curvature at ``point``."""

@@ -15,6 +15,7 @@ import numpy as np
 
 from forestmix.arrays import Array
 from forestmix.inference.problem import Point, Problem
+from forestmix.inference.sweep import SweepOptions, sweep_groups
 from forestmix.partition import Partition
 from forestmix.posterior import GaussianFactors
 
@@ -46,7 +47,7 @@ def damped(step: float) -> Rule:
 def forest_mixture(problem: Problem, point: Point) -> tuple[Array, Array]:
     """Return the maximiser of the forest mixture surrogate (paper, Theorem 2; design 1.3 for objective "elbo")."""
     sd = settled(problem.precision(point) ** -0.5, point.q.sd)
-    return problem.prior_precision + point.site.curvature, sd
+    return problem.prior_precision + problem.curvature(point), sd
 
 
 def settled(new: Array, old: Array) -> Array:
@@ -62,12 +63,23 @@ def step_all(problem: Problem, point: Point, rule: Rule) -> GaussianFactors:
     return GaussianFactors(point.q.mean + point.gradient / precision, sd)
 
 
+def mix(old: GaussianFactors, new: GaussianFactors, share: float | Array) -> GaussianFactors:
+    """Return the factors that go the fraction ``share`` of the way, in the means and in the precisions."""
+    precision = (1 - share) * old.sd**-2 + share * new.sd**-2
+    return GaussianFactors(old.mean + share * (new.mean - old.mean), precision**-0.5)
+
+
 def step_groups(problem: Problem, point: Point, rule: Rule, groups: Partition) -> GaussianFactors:
     """Update the groups one after another, the members of each at once.
 
     For rows of constant curvature ``P_j`` depends on the standard deviations of j's own group only, so the precisions
-    of all groups can be computed before the first of them moves.
+    of all groups can be computed before the first of them moves. Other rows take a sweep that goes along with them,
+    which halves steps that lower the objective; exact updates of several variables at once may lower it.
     """
+    if not problem.curvature_is_constant:
+        surrogate = rule is forest_mixture
+        options = SweepOptions(surrogate, safe=surrogate or bool(np.all(groups.sizes == 1)))
+        return sweep_groups(problem, point, groups, options)
     from forestmix import kernels
 
     precision, sd = rule(problem, point)

@@ -21,18 +21,21 @@ class Stopping:
     Converged, when both hold:
 
     - the objective changed by at most ``tol max(1, |objective|)``, or by no more than rounding;
-    - the relative gradient norm is at most ``tol``. It is the larger of the gradient in the means, in the metric of q's
-      precision ``P``, ``sqrt(sum_j gradient_j^2 / P_j)``, relative to its value at the prior mean (or to one posterior
-      standard deviation in every mean, if that is more), and of the variances' ``rms_j (P_j sigma_j^2 - 1)``.
+    - the relative gradient norm is at most ``tol``: the larger of the gradient in the means, in posterior standard
+      deviations, ``rms_j (gradient_j / sqrt(P_j))`` with ``P`` the precision of q at its optimum, and of the variances'
+      ``rms_j (P_j sigma_j^2 - 1)``. The first says how many standard deviations each mean would still move by itself.
 
-    Both norms stay the same when columns of W are rescaled. ``tol`` is raised to what the precision can tell apart.
+    Both norms stay the same when columns of W are rescaled. ``tol`` is raised to what rounding leaves of the gradient:
+    32 units in the last place of its norm at the prior mean, and of 1.
     """
 
     def __init__(self, problem: Problem, start: Point, tol: float, monotone: bool, from_prior: bool) -> None:
-        self.tol = max(tol, 32 * float(np.finfo(problem.model.dtype).eps))
-        self.monotone = monotone
         at_prior = start if from_prior else problem.evaluate(prior_factors(problem.model, problem.n_observations))
-        self.prior_gradient = at_prior.gradient
+        unit = 32 * float(np.finfo(problem.model.dtype).eps)
+        # A start whose gradient overflows says nothing about rounding later on.
+        largest = np.nan_to_num(_rms(at_prior.gradient, problem.precision(start)), nan=1.0, posinf=1.0)
+        self.tol = np.maximum(tol, unit * np.maximum(1.0, largest))
+        self.monotone = monotone
         self.first = start.objective
         self.best = start.objective
         self.best_norm = self.gradient_norm(problem, start)
@@ -41,15 +44,14 @@ class Stopping:
 
     def take(self, keep: Array) -> None:
         """Forget the observations that have finished."""
-        for name in ("prior_gradient", "first", "best", "best_norm", "idle", "idle_iterations"):
+        for name in ("tol", "first", "best", "best_norm", "idle", "idle_iterations"):
             setattr(self, name, getattr(self, name)[keep])
 
     def gradient_norm(self, problem: Problem, point: Point) -> Array:
         """Return the relative gradient norm of each observation, (N,)."""
         precision = problem.precision(point)
-        reference = np.maximum(_norm(self.prior_gradient, precision), np.sqrt(problem.size))
         variances = np.sqrt(np.mean((precision * point.q.sd**2 - 1.0) ** 2, axis=-1, dtype=np.float64))
-        return np.maximum(_norm(point.gradient, precision) / reference, variances)
+        return np.maximum(_rms(point.gradient, precision), variances)
 
     def check(self, old: Point, new: Point, norm: Array, sweeps: float) -> list[Status | None]:
         """Return how each observation ended, or ``None`` where it goes on."""
@@ -84,5 +86,5 @@ class Stopping:
         return (self.idle >= PATIENCE) & (self.idle_iterations >= PATIENCE)
 
 
-def _norm(gradient: Array, precision: Array) -> Array:
-    return np.sqrt(total(gradient**2 / precision))
+def _rms(gradient: Array, precision: Array) -> Array:
+    return np.sqrt(total(gradient**2 / precision) / gradient.shape[1])

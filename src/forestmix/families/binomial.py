@@ -1,0 +1,157 @@
+"""The Binomial family with known numbers of trials; ``eta`` is the logit of its probability."""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+from forestmix.arrays import Array, fits, per_variable
+from forestmix.errors import ArgumentError
+from forestmix.families.base import ExpectedLogPartition, Family, RowExpectations, smallest_count
+from forestmix.families.bernoulli import LogisticExpectations, cast, float_type, refuse, softplus_gap
+from forestmix.families.poisson import stirling_remainder
+
+
+class Binomial(Family):
+    """Successes in ``trials``: ``t = y``, ``a = trials log(1 + exp(eta))``, ``g = log C(trials, y)``.
+
+    Args:
+        trials: number of trials, one whole number or one for each variable.
+
+    """
+
+    name: ClassVar[str] = "binomial"
+
+    def __init__(self, trials: npt.ArrayLike) -> None:
+        self.trials = per_variable("trials", trials, positive=True)
+        fractional = self.trials != np.floor(self.trials)
+        if fractional.any():
+            raise ArgumentError(f"trials must be whole numbers; got {self.trials[fractional][0]}.")
+
+    def __repr__(self) -> str:
+        return f"Binomial(trials={int(self.trials) if self.trials.ndim == 0 else f'<{self.trials.size} values>'})"
+
+    def check_size(self, size: int, what: str) -> None:
+        """Raise unless ``trials`` is one number or has ``size`` entries."""
+        fits("trials", self.trials, size, what)
+
+    def astype(self, dtype: np.dtype) -> Self:
+        """Return the family with ``trials`` in ``dtype``; a number that is not exact there is refused."""
+        trials = self.trials.astype(dtype)
+        if (trials != self.trials).any():
+            raise ArgumentError(f"trials must be exact in {dtype}; got {int(self.trials.max())}. Use float64 data.")
+        return type(self)(trials)
+
+    def take(self, variables: Array) -> Self:
+        """Return the family of the chosen variables."""
+        chosen = copy(self)
+        chosen.trials = self.trials if self.trials.ndim == 0 else self.trials[variables]
+        return chosen
+
+    def check_support(self, name: str, y: Array) -> None:
+        """Raise unless every entry is a whole number from 0 to ``trials``, or NaN."""
+        bad = ~((y >= 0) & (y <= self.trials) & (y == np.floor(y))) & ~np.isnan(y)
+        if bad.any():
+            first = np.broadcast_to(self.trials, y.shape)[tuple(np.argwhere(bad)[0])]
+            refuse(name, y, bad, f"a whole number from 0 to trials (here {int(first)}) for Binomial rows")
+
+    def log_base(self, y: Array) -> Array:
+        """Return ``g(y) = log C(trials, y)``: ``trials`` times the entropy of ``y / trials``, less a remainder."""
+        successes, trials = self._counts(y)
+        failures = trials - successes
+        entropy = special.xlogy(successes, trials) + special.xlogy(failures, trials)
+        entropy -= special.xlogy(successes, successes) + special.xlogy(failures, failures)
+        return cast(float_type(y), entropy - _remainder(successes, trials))[0]
+
+    def statistic(self, y: Array) -> Array:
+        """Return ``t(y) = y``."""
+        return y
+
+    def log_partition(self, eta: Array) -> Array:
+        """Return ``a(eta) = trials log(1 + exp(eta))``."""
+        return self._times(np.logaddexp(eta, 0))
+
+    def log_partition_slope(self, eta: Array) -> Array:
+        """Return ``a'(eta) = trials sigma(eta)``."""
+        return self._times(special.expit(eta))
+
+    def log_partition_curvature(self, eta: Array) -> Array:
+        """Return ``a''(eta) = trials sigma(eta) sigma(-eta)``."""
+        return self._times(special.expit(eta) * special.expit(-eta))
+
+    def expected_log_partition(self, mean: Array, spread: Array) -> ExpectedLogPartition:
+        """Return ``trials`` times the expectations of the Bernoulli family."""
+        one = LogisticExpectations.at(mean, spread)
+        parts = (self._times(part) for part in (one.above, one.success, one.curvature))
+        return ExpectedLogPartition(*cast(float_type(mean, spread), *parts))
+
+    def expectations(self, y: Array, mean: Array, spread: Array) -> RowExpectations:
+        """Return the row terms as divergences, since ``log C(trials, y) + y m - E a`` cancels for many trials.
+
+        With ``f = y / trials``, the log-likelihood is ``-trials (KL(f || sigma(m)) + E a(eta) - a(m)) - r``, ``a`` that
+        of a single trial and ``r`` what Stirling's formula leaves of ``-log C``: every part is positive.
+        """
+        one = LogisticExpectations.at(mean, spread)
+        successes, trials = self._counts(y)
+        loss = trials * (_divergence(successes / trials, np.asarray(mean, np.float64)) + one.excess)
+        error = successes * one.failure - (trials - successes) * one.success
+        parts = (-loss - _remainder(successes, trials), error, trials * one.curvature)
+        return RowExpectations(*cast(float_type(mean, spread), *parts))
+
+    def log_partition_gap(self, mean: Array, wide: Array, narrow: Array) -> Array:
+        """Return ``trials`` times the gap of the Bernoulli family."""
+        return cast(float_type(mean, wide, narrow), self._times(softplus_gap(mean, wide, narrow)))[0]
+
+    def sample(self, eta: Array, rng: np.random.Generator) -> Array:
+        """Draw the number of successes at probability ``sigma(eta)``."""
+        return rng.binomial(self.trials.astype(np.int64), special.expit(eta)).astype(float_type(eta))
+
+    def cumulative(self, y: Array, eta: Array) -> Array:
+        """Return ``1 - I_p(y + 1, trials - y) = I_(1 - p)(trials - y, y + 1)``, from the smaller of p and 1 - p."""
+        count, trials = self._counts(np.floor(y))
+        inside = np.clip(count, 0, trials - 1)
+        smaller = special.expit(-np.abs(np.asarray(eta, np.float64)))
+        rare = np.asarray(eta) < 0
+        # One call for both signs: the function is the slow part. Its complement exists in SciPy, but is slower still.
+        first, second = np.where(rare, inside + 1, trials - inside), np.where(rare, trials - inside, inside + 1)
+        value = special.betainc(first, second, smaller)
+        value = np.where(count < 0, 0, np.where(count >= trials, 1, np.where(rare, 1 - value, value)))
+        return cast(float_type(y, eta), value)[0]
+
+    def quantile(self, p: Array, eta: Array) -> Array:
+        """Return the smallest count with enough probability up to it, by bisection."""
+        shape = np.broadcast_shapes(np.shape(p), np.shape(eta), self.trials.shape)
+        high = np.broadcast_to(self.trials, shape)
+        count = smallest_count(lambda y: self.cumulative(y, eta), p, np.full(shape, -1.0), high)
+        return cast(float_type(p, eta), count)[0]
+
+    def _times(self, single: Array) -> Array:
+        """Return ``trials`` times a quantity of a single trial, in the precision of the latter."""
+        return self.trials.astype(single.dtype, copy=False) * single
+
+    def _counts(self, y: Array) -> tuple[Array, Array]:
+        return np.asarray(y, np.float64), self.trials.astype(np.float64)
+
+
+def _remainder(successes: Array, trials: Array) -> Array:
+    """Return ``trials H(successes / trials) - log C(trials, successes)``, H the entropy: at least 0, 0 at both ends."""
+    return stirling_remainder(successes) + stirling_remainder(trials - successes) - stirling_remainder(trials)
+
+
+def _divergence(fraction: Array, mean: Array) -> Array:
+    """Return ``KL(Bernoulli(fraction) || Bernoulli(sigma(mean)))`` as the sum of two parts that are not negative."""
+    success = _part(fraction, special.expit(mean), -np.logaddexp(-mean, 0))
+    return success + _part(1 - fraction, special.expit(-mean), -np.logaddexp(mean, 0))
+
+
+def _part(f: Array, p: Array, log_p: Array) -> Array:
+    """Return ``f log(f / p) + p - f``; near ``f = p``, where that cancels, from the relative difference ``u``."""
+    safe = np.where(f > 0, f, 1)
+    u = (p - f) / safe
+    near = (np.abs(u) < 0.5) & (f > 0)
+    u = np.where(near, u, 0)
+    return np.where(near, f * (u - np.log1p(u)), special.xlogy(f, f) - f * log_p + (p - f))

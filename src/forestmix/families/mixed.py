@@ -1,0 +1,152 @@
+"""Rows of several families in one layer, since real data mixes counts, flags and measurements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import copy
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from forestmix.arrays import Array
+from forestmix.errors import ArgumentError
+from forestmix.families.base import ExpectedLogPartition, Family, RowExpectations
+
+
+class Mixed(Family):
+    """A family for each row, chosen from a few: row i has ``families[which[i]]``.
+
+    Parameters of a family are one number, or one for each of its own rows in their order.
+
+    Args:
+        families: the families, e.g. ``[Gaussian(sd=0.5), Poisson()]``.
+        which: for each row, the position of its family in that list.
+
+    """
+
+    name: ClassVar[str] = "mixed"
+
+    def __init__(self, families: Sequence[Family], which: npt.ArrayLike) -> None:
+        self.families = tuple(families)
+        for position, family in enumerate(self.families):
+            if not isinstance(family, Family) or isinstance(family, Mixed):
+                raise ArgumentError(f"families[{position}] must be a family such as Poisson(); got {family!r}.")
+        if not self.families:
+            raise ArgumentError("families must hold at least one family; got none.")
+        self.which = np.asarray(which)
+        count = len(self.families)
+        if self.which.ndim != 1 or self.which.dtype.kind not in "iu" or not self.which.size:
+            raise ArgumentError(f"which must be one integer for each row; got {which!r}.")
+        if self.which.min() < 0 or self.which.max() >= count:
+            worst = self.which.min() if self.which.min() < 0 else self.which.max()
+            raise ArgumentError(f"which must hold positions from 0 to {count - 1} in families; got {worst}.")
+        for position, (family, rows) in enumerate(zip(self.families, self._rows(), strict=True)):
+            family.check_size(len(rows), f"rows of families[{position}]")
+
+    @property
+    def curvature_is_constant(self) -> bool:  # type: ignore[override]
+        """Whether that holds for every family that has rows."""
+        return all(part.curvature_is_constant for part, rows in self._parts() if len(rows))
+
+    @property
+    def curvature_is_bounded(self) -> bool:  # type: ignore[override]
+        """Whether that holds for every family that has rows."""
+        return all(part.curvature_is_bounded for part, rows in self._parts() if len(rows))
+
+    def __repr__(self) -> str:
+        parts = ", ".join(f"{len(rows)} rows of {part!r}" for part, rows in self._parts())
+        return f"Mixed({parts})"
+
+    def check_size(self, size: int, what: str) -> None:
+        """Raise unless there is a family for each of ``size`` variables."""
+        if len(self.which) != size:
+            raise ArgumentError(f"which must have one entry for each of the {size} {what}; got {len(self.which)}.")
+
+    def astype(self, dtype: np.dtype) -> Self:
+        """Return the family with the parameters of all its parts in ``dtype``."""
+        return self._with([part.astype(dtype) for part in self.families], self.which)
+
+    def take(self, variables: Array) -> Self:
+        """Return the family of the chosen variables, each part with its own among them."""
+        rank = np.empty(len(self.which), np.int64)
+        for _, rows in self._parts():
+            rank[rows] = np.arange(len(rows))
+        chosen = self.which[variables]
+        parts = [part.take(rank[variables][chosen == k]) for k, part in enumerate(self.families)]
+        return self._with(parts, chosen)
+
+    def check_support(self, name: str, y: Array) -> None:
+        """Raise if a value lies outside the support of its row's family."""
+        for part, rows in self._parts():
+            part.check_support(f"{name} in the {part!r} rows", y[..., rows])
+
+    def log_base(self, y: Array) -> Array:
+        """Return ``g(y)`` of each row's family."""
+        return self._join(lambda part: (part.log_base,), y)[0]
+
+    def statistic(self, y: Array) -> Array:
+        """Return ``t(y)`` of each row's family."""
+        return self._join(lambda part: (part.statistic,), y)[0]
+
+    def log_partition(self, eta: Array) -> Array:
+        """Return ``a(eta)`` of each row's family."""
+        return self._join(lambda part: (part.log_partition,), eta)[0]
+
+    def log_partition_slope(self, eta: Array) -> Array:
+        """Return ``a'(eta)`` of each row's family."""
+        return self._join(lambda part: (part.log_partition_slope,), eta)[0]
+
+    def log_partition_curvature(self, eta: Array) -> Array:
+        """Return ``a''(eta)`` of each row's family."""
+        return self._join(lambda part: (part.log_partition_curvature,), eta)[0]
+
+    def expected_log_partition(self, mean: Array, spread: Array) -> ExpectedLogPartition:
+        """Return the expectations of each row's family."""
+        return ExpectedLogPartition(*self._join(lambda part: part.expected_log_partition, mean, spread))
+
+    def expectations(self, y: Array, mean: Array, spread: Array) -> RowExpectations:
+        """Return the row terms of each row's family, in the form that loses no digits there."""
+        return RowExpectations(*self._join(lambda part: part.expectations, y, mean, spread))
+
+    def log_partition_gap(self, mean: Array, wide: Array, narrow: Array) -> Array:
+        """Return the gap of each row's family."""
+        return self._join(lambda part: (part.log_partition_gap,), mean, wide, narrow)[0]
+
+    def sample(self, eta: Array, rng: np.random.Generator) -> Array:
+        """Draw each row from its family."""
+        return self._join(lambda part: (lambda values: part.sample(values, rng),), eta)[0]
+
+    def cumulative(self, y: Array, eta: Array) -> Array:
+        """Return ``P(Y <= y | eta)`` of each row's family."""
+        return self._join(lambda part: (part.cumulative,), y, eta)[0]
+
+    def quantile(self, p: Array, eta: Array) -> Array:
+        """Return the smallest y with ``P(Y <= y | eta) >= p`` of each row's family."""
+        return self._join(lambda part: (part.quantile,), p, eta)[0]
+
+    def _rows(self) -> list[Array]:
+        return [np.flatnonzero(self.which == k) for k in range(len(self.families))]
+
+    def _parts(self) -> list[tuple[Family, Array]]:
+        return list(zip(self.families, self._rows(), strict=True))
+
+    def _with(self, families: Sequence[Family], which: Array) -> Self:
+        # Not through __init__: a choice of rows may leave a part, or all, without any.
+        chosen = copy(self)
+        chosen.families, chosen.which = tuple(families), which
+        return chosen
+
+    def _join(self, method: Callable[[Family], Any], *arrays: Array) -> tuple[Array, ...]:
+        """Apply a method of each part to its own rows; a method of several outputs, or several methods of one."""
+        wide = np.broadcast_arrays(*arrays, np.empty(len(self.which)))[:-1]
+        outputs: list[Array] = []
+        for part, rows in self._parts():
+            chosen = method(part)
+            given = [array[..., rows] for array in wide]
+            results = [f(*given) for f in chosen] if isinstance(chosen, tuple) else chosen(*given)
+            if not outputs:
+                outputs = [np.empty(wide[0].shape, np.asarray(result).dtype) for result in results]
+            for output, result in zip(outputs, results, strict=True):
+                output[..., rows] = result
+        return tuple(outputs)

@@ -1,0 +1,135 @@
+"""Acceleration for rows of varying curvature: truncated Newton steps whose inner products are kept as a metric.
+
+The means take Newton steps, ``(diag(1 / sigma0^2) + W^T diag(kappa) W) step = gradient``, solved roughly by conjugate
+gradients; the variances take their fixed point ``1 / sigma_j^2 = 1 / sigma0_j^2 + information_j`` along with them. An
+inner iteration is two products with W and needs no one-dimensional expectations.
+
+Every inner iteration leaves a pair (direction, its image), which is exact curvature. The last few pairs make a
+limited-memory quasi-Newton metric (Morales and Nocedal, *Automatic preconditioning by limited memory quasi-Newton
+updating*, SIAM J. Optim. 10, 2000), with the diagonal of the matrix as its start. It preconditions the next inner
+solve; and as long as a step from the metric alone still cuts the gradient by enough, no inner solve is made at all. So
+easy problems are solved by quasi-Newton steps of one pass each, and ill-conditioned ones, on which those stall, by
+Newton's; ``python -m benchmarks passes`` measures it beside Newton-CG and L-BFGS.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from forestmix.arrays import Array
+from forestmix.inference.accelerate import dot, ratio
+from forestmix.inference.base import Memory, Proposal
+from forestmix.inference.problem import Point, Problem
+from forestmix.posterior import GaussianFactors
+
+#: Pairs that the metric keeps, each two vectors of length m.
+PAIRS = 20
+#: An inner solve ends when the residual, in the metric of q's precision, is this fraction of the gradient.
+FORCING = 0.3
+#: Inner iterations at most.
+INNER = 100
+#: A step that cut the gradient to this fraction is followed by one from the metric alone.
+ENOUGH = 0.8
+
+
+class NewtonSteps(Memory):
+    """The pairs of the metric for each observation, and whether the last step cut the gradient by enough.
+
+    ``safe_share`` is the part ``log(1 + d) / d`` of the last proposal, with d the most that it moves a row. Where the
+    third derivative of ``a`` is at most the second, as for Poisson and logistic rows, that part of a Newton step in the
+    means cannot lower the objective (Sun and Tran-Dinh, *Generalized self-concordant functions*, Math. Program. 178,
+    2019). It is short for the sake of the worst case, so the whole step is tried first.
+    """
+
+    def __init__(self, n_observations: int) -> None:
+        self.pairs: list[tuple[Array, Array]] = []
+        self.last: tuple[Array, Array, Array] | None = None
+        self.trusted = np.zeros(n_observations, bool)
+        self.safe_share = np.ones((n_observations, 1))
+
+    def take(self, keep: Array) -> NewtonSteps:
+        """Return the memory of the chosen observations."""
+        chosen = NewtonSteps(len(keep))
+        chosen.pairs = [(s[keep], y[keep]) for s, y in self.pairs]
+        chosen.trusted = self.trusted[keep]
+        chosen.safe_share = self.safe_share[keep]
+        if self.last is not None:
+            mean, gradient, norm = self.last
+            chosen.last = (mean[keep], gradient[keep], norm[keep])
+        return chosen
+
+    def forget(self, which: Array) -> None:
+        """Do not step from the metric alone where it has just led astray."""
+        if self.last is not None:
+            self.last[2][which] = 0
+
+    def propose(self, problem: Problem, point: Point) -> Proposal:
+        """Return the next step of the means, and the variances' fixed point at the current rows."""
+        precision = problem.prior_precision + self._information(problem, point)
+        norm = np.sqrt(dot(point.gradient, point.gradient / precision))
+        self._learn(point, norm)
+        if self.pairs and self.trusted.all():
+            step, inner = self._metric(point.gradient, precision), 0
+        else:
+            step, inner = self._solve(problem, point, precision, norm)
+        self.last = (point.q.mean, point.gradient, norm)
+        shift = problem.site.layer.weights.forward(step)
+        largest = np.maximum(np.max(np.abs(shift), axis=1, keepdims=True), np.finfo(shift.dtype).tiny)
+        self.safe_share = np.log1p(largest) / largest
+        q = GaussianFactors(point.q.mean + step, problem.precision(point) ** -0.5)
+        return Proposal(q, 1 + inner, (1 + inner) * problem.size, point.site.eta + shift)
+
+    def _information(self, problem: Problem, point: Point) -> Array:
+        """Return the diagonal of the rows' curvature, which for objective "fm" is not what its variances use."""
+        if problem.site.objective == "elbo":
+            return point.site.information
+        return problem.site.exact_information(point.site.kappa)
+
+    def _learn(self, point: Point, norm: Array) -> None:
+        """Judge the last step by the gradient that it left, and keep it as a pair if it came from the metric."""
+        if self.last is None:
+            return
+        mean, gradient, before = self.last
+        self.trusted = (norm < ENOUGH * before)[:, 0]
+        change, fall = point.q.mean - mean, gradient - point.gradient
+        usable = dot(change, fall) > 1e-8 * np.sqrt(dot(change, change) * dot(fall, fall))
+        if usable.any():
+            self._keep(np.where(usable, change, 0), np.where(usable, fall, 0))
+
+    def _keep(self, direction: Array, image: Array) -> None:
+        self.pairs = [*self.pairs, (direction, image)][-PAIRS:]
+
+    def _metric(self, gradient: Array, precision: Array) -> Array:
+        """Apply the two-loop recursion, with the diagonal as the first metric; a pair of zeros changes nothing."""
+        rest, shares = gradient, []
+        for direction, image in reversed(self.pairs):
+            share = ratio(dot(direction, rest), dot(direction, image))
+            shares.append(share)
+            rest = rest - share * image
+        step = rest / precision
+        for (direction, image), share in zip(self.pairs, reversed(shares), strict=True):
+            step = step + direction * (share - ratio(dot(image, step), dot(direction, image)))
+        return step
+
+    def _solve(self, problem: Problem, point: Point, precision: Array, norm: Array) -> tuple[Array, int]:
+        """Solve for the Newton step by conjugate gradients, to FORCING; return it and the number of iterations."""
+        weights = problem.site.layer.weights
+        step, residual = np.zeros_like(point.gradient), point.gradient
+        preconditioned = self._metric(residual, precision)
+        direction, squared = preconditioned, dot(residual, preconditioned)
+        new_pairs: list[tuple[Array, Array]] = []
+        for _ in range(INNER):
+            rows = weights.forward(direction) * point.site.kappa
+            image = direction * problem.prior_precision + weights.adjoint(rows)
+            length = ratio(squared, dot(direction, image))
+            step, residual = step + length * direction, residual - length * image
+            new_pairs.append((direction, image))
+            if (np.sqrt(dot(residual, residual / precision)) <= FORCING * norm).all():
+                break
+            preconditioned = self._metric(residual, precision)
+            before, squared = squared, dot(residual, preconditioned)
+            direction = preconditioned + ratio(squared, before) * direction
+        # Not before the solve has ended: conjugate gradients need one and the same metric throughout.
+        for pair in new_pairs:
+            self._keep(*pair)
+        return step, len(new_pairs)

@@ -9,5 +9,6 @@ exclude_patterns = ["_build"]
 autodoc_typehints = "description"
 autodoc_member_order = "bysource"
 myst_heading_anchors = 3
+myst_enable_extensions = ["dollarmath"]
 # The guide links to files of the repository, which are not pages here.
 suppress_warnings = ["myst.xref_missing"]

@@ -12,6 +12,7 @@ from forestmix.evidence import log_evidence
 from forestmix.families import Bernoulli, Binomial, Gaussian, Mixed, Poisson
 from forestmix.inference import CAVI, BlockCoordinate, Damped, ForestMixture, Hogwild
 from forestmix.model import DEF, Layer, Prior
+from forestmix.prediction import Prediction
 from forestmix.result import Result, Status, Trace
 from forestmix.run import Iteration, infer
 from forestmix.weights import Convolution, windows
@@ -36,6 +37,7 @@ __all__ = [
     "Layer",
     "Mixed",
     "Poisson",
+    "Prediction",
     "Prior",
     "Result",
     "Status",

@@ -83,7 +83,7 @@ class DEF:
     """A deep exponential family: layers from the observed one up, and a prior on the topmost latents.
 
     Args:
-        *layers: ``p(x | y)`` first. This version takes one layer with Gaussian rows.
+        *layers: ``p(x | y)`` first. This version takes one layer.
         prior: prior of the latents; N(0, 1) when left out.
 
     """

@@ -2,9 +2,14 @@
 
 import sys
 
-from benchmarks import nuts, passes, windows
+from benchmarks import expectations, nuts, passes, windows
 
-BENCHMARKS = {"windows": windows.main, "passes": passes.main, "nuts": nuts.main}
+BENCHMARKS = {
+    "windows": windows.main,
+    "passes": passes.main,
+    "expectations": expectations.main,
+    "nuts": nuts.main,
+}
 
 
 def main() -> int:

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import matplotlib
+import matplotlib.pyplot
 import pytest
 
 ROOT = Path(__file__).parent.parent

@@ -1,6 +1,7 @@
 """The loop and its result: stopping, callbacks, progress, safeguards, pictures, words."""
 
 import matplotlib
+import matplotlib.pyplot
 import numpy as np
 import pytest
 

@@ -1,6 +1,6 @@
 """Better variances: linear response corrects those of mean field, which are too small (design 1.8).
 
-A tilt of the prior's natural parameter by ``t c`` moves the optimum's mean along ``C c``, where::
+A tilt of the prior's natural parameter by ``t c`` moves the optimum's mean, at fixed variances of q, by ``t C c``::
 
     C = A^-1,  A = diag(1 / sigma0^2) + W^T diag(kappa) W,  kappa_i = E a''(m_i + sqrt(v_i) z)
 
@@ -34,10 +34,10 @@ from forestmix.weights import Convolution, DenseWeights, SparseWeights, Weights,
 
 #: Bytes of work arrays at a time: of right-hand sides, of rows of W made dense, of entries of a prediction.
 MEMORY_BUDGET = 2**26
-#: Up to this many latents A is factored: it fills half of the budget, and takes about a second.
+#: Up to this many latents A is factored: it fills half of the budget, and takes some seconds.
 DENSE_LIMIT = 2000
-#: Up to this many it is factored, in some 400 MB, if the functionals are at least this share of them: in a trial with
-#: 4900 latents and all of them asked for, conjugate gradients took more than ten times as long.
+#: Up to this many it is factored, in some 300 to 650 MB, if the functionals are at least this share of them: in a trial
+#: with 4900 latents and all of them asked for, conjugate gradients took more than ten times as long.
 MANY_DENSE_LIMIT, MANY = 6000, 0.1
 #: Below this density the product W^T diag(kappa) W of sparse matrices is faster than that of dense ones.
 SPARSE_DENSITY = 0.05

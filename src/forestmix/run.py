@@ -105,10 +105,8 @@ class _Run:
         self.active = np.arange(count)
         self.mean, self.sd = start.mean.copy(), np.broadcast_to(start.sd, start.mean.shape).copy()
         self.best = self.point
-        self.objective, self.norm = (
-            self.point.objective.copy(),
-            self.stopping.gradient_norm(problem, self.point),
-        )
+        self.objective = self.point.objective.copy()
+        self.norm = self.stopping.gradient_norm(problem, self.point)
         self.status = np.full(count, Status.MAX_ITER, dtype=object)
         self.n_iter = np.zeros(count, int)
         self.iteration, self.step, self.sweeps = 0, 0, 0.0
@@ -187,12 +185,7 @@ class _Run:
         if better.all():
             self.best = self.point
         elif better.any():
-            rows = better[:, None]
-            q = GaussianFactors(
-                np.where(rows, self.point.q.mean, self.best.q.mean),
-                np.where(rows, self.point.q.sd, self.best.q.sd),
-            )
-            self.best = self.problem.evaluate(q)
+            self.best = self.problem.evaluate(_where(better, self.point.q, self.best.q))
 
     def _finish(self, ends: Array, old: Point) -> None:
         """Store the observations that have ended, each at the point that its status calls for, and go on without."""

@@ -4,7 +4,10 @@ import hashlib
 import os
 import shutil
 from dataclasses import replace
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import pooch
@@ -230,3 +233,33 @@ def test_download_into_a_cache_that_refuses(served, cache):
     cache.mkdir(mode=0o500)
     with pytest.raises(ForestmixError, match="cannot write to"):
         fetch("mnist")
+
+
+def test_download_over_http_moves_the_bar(tiny_mnist, cache, tmp_path, monkeypatch):
+    """The whole way, from a server on this machine: pooch's own downloader, and the command line's bar."""
+    from forestmix.cli.terminal import DownloadBar
+
+    folder = tmp_path / "served"
+    folder.mkdir()
+    for name, content in tiny_mnist.files("gzip").items():
+        (folder / name).write_bytes(content)
+    handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
+    monkeypatch.setattr(SimpleHTTPRequestHandler, "log_message", lambda *arguments: None)
+    moved = []
+    monkeypatch.setattr(DownloadBar, "reset", lambda self: moved.append(self.total))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        remote = tuple(
+            replace(
+                file,
+                addresses=(f"http://127.0.0.1:{server.server_port}/{file.name}",),
+                md5=hashlib.md5((folder / file.name).read_bytes()).hexdigest(),
+            )
+            for file in registry.MNIST.files
+        )
+        monkeypatch.setitem(registry.DATASETS, "mnist", replace(registry.DATASETS["mnist"], files=remote))
+        with DownloadBar() as bar:
+            fetch("mnist", bar=bar)
+        server.shutdown()
+    assert moved == [(folder / file.name).stat().st_size for file in remote]
+    assert verify("mnist").state is State.PRESENT

@@ -41,9 +41,11 @@ def fetch_command(
 
     Example: [bold]forestmix data fetch mnist[/bold]
     """
+    from forestmix.cli.terminal import DownloadBar
     from forestmix.data import fetch
 
-    path = fetch(name, source, progress=typer.echo)
+    with DownloadBar() as bar:
+        path = fetch(name, source, progress=typer.echo, bar=bar)
     typer.echo(f"{name}: {path}")
 
 

@@ -9,7 +9,18 @@ from typing import Self
 
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    ProgressColumn,
+    TaskID,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 from rich.table import Table
 
 from forestmix.data import DatasetStatus
@@ -18,14 +29,12 @@ from forestmix.experiments.findings import COSTS, GAPS, cost_to_reach
 from forestmix.experiments.output import summary
 
 
-class BarMeter(Meter):
-    """A bar for each experiment, on standard error so that standard output can be kept."""
+class _Shown:
+    """A rich progress display that is on the screen, on standard error, for the time of a ``with`` block."""
 
-    def __init__(self) -> None:
-        columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-        self.progress = Progress(*columns, console=Console(stderr=True))
+    def __init__(self, *columns: ProgressColumn, transient: bool = False) -> None:
+        self.progress = Progress(*columns, console=Console(stderr=True), transient=transient)
         self.task: TaskID | None = None
-        self.total = 0.0
 
     def __enter__(self) -> Self:
         self.progress.start()
@@ -35,6 +44,14 @@ class BarMeter(Meter):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.progress.stop()
+
+
+class BarMeter(_Shown, Meter):
+    """A bar for each experiment."""
+
+    def __init__(self) -> None:
+        super().__init__(TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+        self.total = 0.0
 
     def begin(self, title: str, total: int) -> None:
         """Start a bar."""
@@ -50,6 +67,31 @@ class BarMeter(Meter):
         """Fill the bar."""
         if self.task is not None:
             self.progress.update(self.task, completed=self.total)
+
+
+class DownloadBar(_Shown):
+    """A bar for the bytes of each file that pooch downloads; pooch sets ``total`` and calls the methods."""
+
+    def __init__(self) -> None:
+        super().__init__(BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn(), transient=True)
+        self.total = 0
+
+    def update(self, amount: int) -> None:
+        """Move the bar on by so many bytes; the first ones of a file start a new bar."""
+        if self.task is None:
+            self.task = self.progress.add_task("", total=self.total)
+        self.progress.advance(self.task, amount)
+
+    def reset(self) -> None:
+        """Empty the bar, which pooch does before it fills it."""
+        if self.task is not None:
+            self.progress.reset(self.task, total=self.total)
+
+    def close(self) -> None:
+        """End the bar of one file."""
+        if self.task is not None:
+            self.progress.remove_task(self.task)
+        self.task = None
 
 
 def show_outcome(outcome: Outcome, report: Path) -> None:

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pooch
 
@@ -71,12 +72,15 @@ def _say_nothing(message: str) -> None:
     """Discard the message: the progress of callers who asked for none."""
 
 
-def fetch(name: str, source: str | os.PathLike[str] | None = None, progress: Progress = _say_nothing) -> Path:
+def fetch(
+    name: str, source: str | os.PathLike[str] | None = None, progress: Progress = _say_nothing, bar: Any = False
+) -> Path:
     """Put a data set into the cache and return the path of its archive there.
 
     ``source`` is a local directory or tarball to read in place of the network. ``progress`` is called with a
-    sentence at each stage. A copy that is there already with the right checksum is kept: a new one would be
-    the same.
+    sentence at each stage; ``bar`` is a progress bar for the bytes of a download, as pooch takes it: an object with
+    ``total``, ``update``, ``reset`` and ``close``. A copy that is there already with the right checksum is kept: a new
+    one would be the same.
     """
     dataset = find_dataset(name)
     status = verify(name)
@@ -85,7 +89,7 @@ def fetch(name: str, source: str | os.PathLike[str] | None = None, progress: Pro
         return status.path
     directory = make_cache_directory()
     if source is None:
-        arrays = _download(dataset, directory, progress)
+        arrays = _download(dataset, directory, progress, bar)
     else:
         progress(f"reading {name} from {source}")
         arrays = read_source(dataset, Path(source).expanduser())
@@ -100,23 +104,24 @@ def fetch(name: str, source: str | os.PathLike[str] | None = None, progress: Pro
     return status.path
 
 
-def _download(dataset: Dataset, directory: Path, progress: Progress) -> Arrays:
+def _download(dataset: Dataset, directory: Path, progress: Progress, bar: Any) -> Arrays:
     # Inside the cache, where there must be room anyway, and gone afterwards whether or not all went well.
     try:
         with tempfile.TemporaryDirectory(prefix="download-", dir=directory) as temporary:
             for file in dataset.files:
                 progress(f"downloading {file.name} ({file.size / 1e6:.1f} MB)")
-                _download_file(dataset.name, file, Path(temporary))
+                _download_file(dataset.name, file, Path(temporary), bar)
             return read_source(dataset, Path(temporary))
     except OSError as error:
         raise cannot_write(directory, error) from error
 
 
-def _download_file(name: str, file: RemoteFile, directory: Path) -> None:
+def _download_file(name: str, file: RemoteFile, directory: Path, bar: Any) -> None:
     failures = []
     for address in file.addresses:
         try:
-            pooch.retrieve(address, known_hash=f"md5:{file.md5}", fname=file.name, path=directory)
+            known_hash = f"md5:{file.md5}"
+            pooch.retrieve(address, known_hash=known_hash, fname=file.name, path=directory, progressbar=bar)
             return
         except (OSError, ValueError) as error:  # no network; or pooch's word for a wrong hash
             failures.append(f"{address}: {error}")

@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from forestmix.arrays import Array
-from forestmix.inference.accelerate import dot, ratio
+from forestmix.inference.accelerate import REFRESH, dot, ratio
 from forestmix.inference.base import Memory, Proposal
 from forestmix.inference.problem import Point, Problem
 from forestmix.posterior import GaussianFactors
@@ -46,13 +46,14 @@ class NewtonSteps(Memory):
         self.last: tuple[Array, Array, Array] | None = None
         self.trusted = np.zeros(n_observations, bool)
         self.safe_share = np.ones((n_observations, 1))
+        self.steps = 0
 
     def take(self, keep: Array) -> NewtonSteps:
         """Return the memory of the chosen observations."""
         chosen = NewtonSteps(len(keep))
         chosen.pairs = [(s[keep], y[keep]) for s, y in self.pairs]
         chosen.trusted = self.trusted[keep]
-        chosen.safe_share = self.safe_share[keep]
+        chosen.safe_share, chosen.steps = self.safe_share[keep], self.steps
         if self.last is not None:
             mean, gradient, norm = self.last
             chosen.last = (mean[keep], gradient[keep], norm[keep])
@@ -77,7 +78,9 @@ class NewtonSteps(Memory):
         largest = np.maximum(np.max(np.abs(shift), axis=1, keepdims=True), np.finfo(shift.dtype).tiny)
         self.safe_share = np.log1p(largest) / largest
         q = GaussianFactors(point.q.mean + step, problem.precision(point) ** -0.5)
-        return Proposal(q, 1 + inner, (1 + inner) * problem.size, point.site.eta + shift)
+        self.steps += 1
+        eta = None if self.steps % REFRESH == 0 else point.site.eta + shift
+        return Proposal(q, 1 + inner, (1 + inner) * problem.size, eta)
 
     def _information(self, problem: Problem, point: Point) -> Array:
         """Return the diagonal of the rows' curvature, which for objective "fm" is not what its variances use."""
@@ -86,7 +89,7 @@ class NewtonSteps(Memory):
         return problem.site.exact_information(point.site.kappa)
 
     def _learn(self, point: Point, norm: Array) -> None:
-        """Judge the last step by the gradient that it left, and keep it as a pair if it came from the metric."""
+        """Judge the last step by the gradient that it left, and keep it as a pair."""
         if self.last is None:
             return
         mean, gradient, before = self.last

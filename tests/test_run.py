@@ -49,6 +49,14 @@ def test_rounding_limit_is_reported_and_not_run_to_the_end():
     assert result.n_iter < 5000
 
 
+@pytest.mark.parametrize(("dtype", "tol"), [(np.float64, 1e-10), (np.float32, 1e-6)])
+def test_ill_conditioned_runs_converge_and_are_not_taken_for_stalled(dtype, tol):
+    model = fmx.DEF(fmx.Layer(fmx.Gaussian(), fmx.windows((28, 28), 15, dtype=dtype)))
+    x = np.random.default_rng(0).uniform(-1, 1, (4, 784)).astype(dtype)
+    result = fmx.infer(model, x, tol=tol)
+    assert result.converged.all(), result.message
+
+
 def test_overflow_is_a_status_not_an_exception():
     W = np.full((2, 2), 1e30, dtype=np.float32)
     model = fmx.DEF(fmx.Layer(fmx.Gaussian(), W))

@@ -9,8 +9,9 @@ from forestmix.inference.problem import Point, Problem
 from forestmix.posterior import prior_factors
 from forestmix.result import Status
 
-#: A run has stalled when neither objective nor gradient has improved for this many iterations and sweeps.
-PATIENCE = 20
+#: A run has stalled when neither objective nor gradient has improved for this many iterations and sweeps. Conjugate
+#: gradients on ill-conditioned weights go for tens of iterations without a new least gradient, and then get there.
+PATIENCE = 100
 #: A run has diverged when its objective lies this many times its own size, plus as many nats, below the start.
 DIVERGENCE = 10.0
 

@@ -6,7 +6,7 @@ from scipy import sparse
 
 import forestmix as fmx
 from forestmix.inference.block import independent_blocks
-from forestmix.inference.schedule import AllAtOnce, Cursor, GroupAfterGroup, OneOfEveryBlock
+from forestmix.inference.schedule import Cursor, GroupAfterGroup, OneOfEveryBlock
 from forestmix.model import observations
 from forestmix.partition import Partition
 from forestmix.statistics import Site
@@ -24,7 +24,7 @@ def test_one_of_every_block():
 
 
 @pytest.mark.parametrize(
-    "schedule", [AllAtOnce(6), GroupAfterGroup(BLOCKS), OneOfEveryBlock(BLOCKS, True), OneOfEveryBlock(BLOCKS, False)]
+    "schedule", [GroupAfterGroup(BLOCKS), OneOfEveryBlock(BLOCKS, True), OneOfEveryBlock(BLOCKS, False)]
 )
 def test_a_sweep_visits_everything_once(schedule):
     rng = np.random.default_rng(0)

@@ -1,13 +1,13 @@
 """Schedules: which latents the next parallel step updates.
 
 A schedule gives one sweep at a time, as groups of latents. The groups are updated one after another, each being one
-parallel step; the members of a group are updated at once. A sweep visits every latent once.
+parallel step; the members of a group are updated at once. A sweep visits every latent once. All latents at once is the
+schedule with nothing to keep track of, and is ``rules.step_all``.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
 
 import numpy as np
 
@@ -21,17 +21,6 @@ class Schedule(ABC):
     @abstractmethod
     def sweep(self, rng: np.random.Generator) -> Partition:
         """Return the groups of the next sweep."""
-
-
-class AllAtOnce(Schedule):
-    """Every latent in one parallel step."""
-
-    def __init__(self, m: int) -> None:
-        self.groups = Partition.from_lists([np.arange(m)])
-
-    def sweep(self, rng: np.random.Generator) -> Partition:
-        """Return the one group of all latents."""
-        return self.groups
 
 
 class OneOfEveryBlock(Schedule):
@@ -74,8 +63,6 @@ class GroupAfterGroup(Schedule):
 
 class Cursor:
     """A place in an endless row of sweeps, so that an iteration can be a whole sweep or some steps of it."""
-
-    WHOLE_SWEEP: ClassVar[None] = None
 
     def __init__(self, schedule: Schedule, rng: np.random.Generator) -> None:
         self.schedule, self.rng = schedule, rng

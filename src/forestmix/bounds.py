@@ -10,8 +10,9 @@ import numpy.typing as npt
 from forestmix.arrays import Array, total
 from forestmix.auxiliary import Auxiliary, explicit_rows
 from forestmix.errors import ArgumentError
-from forestmix.model import DEF, Observations, observations
-from forestmix.posterior import GaussianFactors, as_factors
+from forestmix.flat import Flat, FlatSite, is_deep
+from forestmix.model import DEF, Observations, Prior, observations
+from forestmix.posterior import GaussianFactors, as_factors, as_layers
 from forestmix.statistics import Objective, Site
 from forestmix.weights import as_weights
 
@@ -56,16 +57,18 @@ def fm_bound(model: DEF, x: npt.ArrayLike, q: Any, auxiliary: Auxiliary | None =
 def gap(model: DEF, x: npt.ArrayLike, q: Any) -> Array:
     """Return ``E a(m_i + s_i z) - E a(m_i + sqrt(v_i) z) >= 0`` for each observed variable, (n,) or (N, n).
 
-    Its sum is ``elbo - fm_bound`` (paper, section 6); a missing entry has none.
+    Its sum is ``elbo - fm_bound`` (paper, section 6); a missing entry has none. For a deep model the variables of the
+    latent layers that have parents follow those of x, the lowest layer first.
     """
-    data, factors = _checked(model, x, q)
-    layer = model.layers[0]
-    site = Site(layer, data, "fm")
+    data = observations(model, x)
+    wide_site, factors, _ = _flat_parts(model, data, q, "fm")
+    narrow_site, _, _ = _flat_parts(model, data, q, "elbo")
+    layer, rows = wide_site.layer, wide_site.data
     eta = layer.weights.forward(factors.mean) + layer.bias
-    wide, narrow = site.absolute.forward(factors.sd), np.sqrt(site.squared.forward(factors.sd**2))
+    wide, narrow = wide_site.spread(factors.sd), narrow_site.spread(factors.sd)
     difference = np.broadcast_to(layer.family.log_partition_gap(eta, wide, narrow), eta.shape)
-    if data.observed is not None:
-        difference = np.where(data.observed, difference, np.zeros((), eta.dtype))
+    if rows.observed is not None:
+        difference = np.where(rows.observed, difference, np.zeros((), eta.dtype))
     return np.array(difference[0] if data.single else difference)
 
 
@@ -95,9 +98,17 @@ def forest_likeness(W: Any) -> float:
 
 
 def _bound(model: DEF, x: npt.ArrayLike, q: Any, objective: Objective) -> float | Array:
-    data, factors = _checked(model, x, q)
-    rows = Site(model.layers[0], data, objective).log_likelihood(factors)
-    return _shaped(total(rows) - factors.divergence(model.prior), data)
+    site, factors, prior = _flat_parts(model, observations(model, x), q, objective)
+    return _shaped(total(site.log_likelihood(factors)) - factors.divergence(prior), site.data)
+
+
+def _flat_parts(model: DEF, data: Observations, q: Any, objective: Objective) -> tuple[Site, GaussianFactors, Prior]:
+    """Return the rows, factors and prior of a model with Gaussian latents, those of a deep one stacked."""
+    layers: Any = as_layers("q", q, model, data.x.shape[0])
+    if not is_deep(model):
+        return Site(model.layers[0], data, objective), layers[0], model.prior
+    flat = Flat(model)
+    return FlatSite(flat.model.layers[0], flat.data(data), objective), flat.stacked(layers), flat.model.prior
 
 
 def _checked(model: DEF, x: npt.ArrayLike, q: Any) -> tuple[Observations, GaussianFactors]:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from forestmix.arrays import Array, finite, fits, generator, numbers, per_variable
 from forestmix.errors import ArgumentError
-from forestmix.families import Family, Gaussian
+from forestmix.families import Family, Gaussian, PriorFamily
 from forestmix.weights import Weights, as_weights
 
 
@@ -54,14 +54,23 @@ class Prior:
     """A layer without parents: ``y_j`` independent, with natural parameter ``bias_j``.
 
     Args:
-        family: distribution of each variable; ``Gaussian(sd)`` has prior mean ``bias``.
+        family: distribution of each variable. ``Gaussian(sd)`` has prior mean ``bias``, as has ``Laplace(scale)``;
+            ``Bernoulli()`` has ``bias`` as its logit, ``Poisson()`` as the logarithm of its rate; ``SpikeSlab`` has a
+            slab around ``bias``; ``Exponential(rate)`` has none.
         bias: one number or one for each variable.
 
     """
 
-    def __init__(self, family: Family | None = None, bias: npt.ArrayLike = 0.0) -> None:
-        self.family = _family("family", Gaussian() if family is None else family)
+    def __init__(self, family: Family | PriorFamily | None = None, bias: npt.ArrayLike = 0.0) -> None:
+        # Any: a prior may be of either kind, and what is asked of it depends on which.
+        self.family: Any = family if isinstance(family, PriorFamily) else _family("family", family or Gaussian())
         self.bias = per_variable("bias", bias)
+        if isinstance(family, PriorFamily):
+            family.check_bias(self.bias)
+
+    def start(self) -> tuple[Array, Array]:
+        """Return mean and standard deviation of a Gaussian prior, where a run starts."""
+        return self.bias, self.family.sd
 
     def astype(self, dtype: np.dtype) -> Prior:
         """Return the prior with its parameters in ``dtype``."""
@@ -79,12 +88,23 @@ class Draw(NamedTuple):
     latents: tuple[Array, ...]
 
 
+class PriorPredictive(NamedTuple):
+    """What a model expects of x before it sees any: draws (N, n), and for each variable mean, sd and interval, (n,)."""
+
+    x: Array
+    mean: Array
+    sd: Array
+    lower: Array
+    upper: Array
+
+
 class DEF:
     """A deep exponential family: layers from the observed one up, and a prior on the topmost latents.
 
     Args:
-        *layers: ``p(x | y)`` first. This version takes one layer.
-        prior: prior of the latents; N(0, 1) when left out.
+        *layers: ``p(x | y)`` first, then the layer above it, and so on: the rows of each are the parents of the one
+            before it.
+        prior: prior of the topmost latents; N(0, 1) when left out.
 
     """
 
@@ -94,14 +114,15 @@ class DEF:
         for position, layer in enumerate(layers):
             if not isinstance(layer, Layer):
                 raise ArgumentError(f"layers[{position}] must be a forestmix.Layer; got {type(layer).__name__}.")
-        if len(layers) > 1:
-            raise ArgumentError(f"layers must be one Layer in this version of forestmix; got {len(layers)}.")
+        for position, (below, above) in enumerate(zip(layers, layers[1:], strict=False)):
+            _check_fit(position, below, above)
         if prior is not None and not isinstance(prior, Prior):
             raise ArgumentError(f"prior must be a forestmix.Prior; got {type(prior).__name__}.")
         self.layers = layers
         self.prior = (Prior() if prior is None else prior).astype(layers[0].dtype)
-        self.prior.family.check_size(self.n_latent, "latents (columns of W)")
-        fits("bias", self.prior.bias, self.n_latent, "latents (columns of W)")
+        columns = "latents (columns of W)" if len(layers) == 1 else "topmost latents (columns of the last W)"
+        self.prior.family.check_size(layers[-1].n_parents, columns)
+        fits("bias", self.prior.bias, layers[-1].n_parents, columns)
 
     @property
     def n_observed(self) -> int:
@@ -109,9 +130,19 @@ class DEF:
         return self.layers[0].size
 
     @property
+    def latent_sizes(self) -> tuple[int, ...]:
+        """Number of variables in each latent layer, from the lowest up."""
+        return tuple(layer.n_parents for layer in self.layers)
+
+    @property
     def n_latent(self) -> int:
-        """Number of latent variables, m."""
-        return self.layers[0].n_parents
+        """Number of latent variables, m, in all layers together."""
+        return sum(self.latent_sizes)
+
+    @property
+    def latent_families(self) -> tuple[Any, ...]:
+        """The family of each latent layer, from the lowest up."""
+        return (*(layer.family for layer in self.layers[1:]), self.prior.family)
 
     @property
     def dtype(self) -> np.dtype:
@@ -119,7 +150,7 @@ class DEF:
         return self.layers[0].dtype
 
     def sample(self, rng: np.random.Generator | int | None = None, size: int | None = None) -> Draw:
-        """Draw latents from the prior, then observations given them.
+        """Draw the topmost latents from the prior, then each layer below given the one above it.
 
         Args:
             rng: a generator, or a seed.
@@ -129,11 +160,29 @@ class DEF:
         rng = generator(rng)
         if size is not None and (not isinstance(size, int | np.integer) or size < 1):
             raise ArgumentError(f"size must be a positive integer or None; got {size!r}.")
-        shape = (self.n_latent,) if size is None else (int(size), self.n_latent)
-        latent = self.prior.family.sample(np.broadcast_to(self.prior.bias, shape), rng)
-        layer = self.layers[0]
-        x = layer.family.sample(layer.weights.forward(latent) + layer.bias, rng)
-        return Draw(x, (latent,))
+        top = self.layers[-1].n_parents
+        shape = (top,) if size is None else (int(size), top)
+        drawn = [self.prior.family.sample(np.broadcast_to(self.prior.bias, shape), rng)]
+        for layer in reversed(self.layers):
+            drawn.append(layer.family.sample(layer.weights.forward(drawn[-1]) + layer.bias, rng))
+        return Draw(drawn[-1], tuple(reversed(drawn[:-1])))
+
+    def prior_predictive(
+        self, rng: np.random.Generator | int | None = None, size: int = 1000, level: float = 0.9
+    ) -> PriorPredictive:
+        """Draw observations and say what they look like, to see whether the model expects data like yours.
+
+        Args:
+            rng: a generator, or a seed.
+            size: number of draws.
+            level: probability of the central interval of each variable.
+
+        """
+        if isinstance(level, bool) or not isinstance(level, int | float | np.floating) or not 0 < level < 1:
+            raise ArgumentError(f"level must be a number between 0 and 1; got {level!r}.")
+        x = self.sample(rng, size).x
+        lower, upper = np.quantile(x, [0.5 * (1 - level), 0.5 * (1 + level)], axis=0).astype(x.dtype)
+        return PriorPredictive(x, x.mean(axis=0), x.std(axis=0), lower, upper)
 
     def __repr__(self) -> str:
         return f"DEF({', '.join(map(repr, self.layers))}, prior={self.prior!r})"
@@ -172,7 +221,23 @@ def observations(model: DEF, x: npt.ArrayLike) -> Observations:
     return Observations(filled, ~missing if missing.any() else None, array.ndim == 1)
 
 
+def _check_fit(position: int, below: Layer, above: Layer) -> None:
+    """Raise unless the rows of the layer above are the parents of the layer below."""
+    if above.size != below.n_parents:
+        raise ArgumentError(
+            f"layers[{position + 1}] must have {below.n_parents} rows, one for each column of W in layers[{position}]; "
+            f"got {above.size}."
+        )
+    if above.dtype != below.dtype:
+        raise ArgumentError(
+            f"layers must have weights of one precision; layers[{position}] has {below.dtype} and "
+            f"layers[{position + 1}] has {above.dtype}."
+        )
+
+
 def _family(name: str, value: object) -> Family:
+    if isinstance(value, PriorFamily):
+        raise ArgumentError(f"{name} must be one that rows can have; {value!r} can only be the prior on top.")
     if not isinstance(value, Family):
         raise ArgumentError(f"{name} must be a family such as forestmix.Gaussian(sd=1.0); got {value!r}.")
     return value

@@ -2,79 +2,110 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 
-from forestmix.arrays import Array, finite, numbers, total
+from forestmix.arrays import Array, finite, numbers
 from forestmix.errors import ArgumentError
 from forestmix.families import Gaussian
+from forestmix.latents import LATENTS, BernoulliFactors, Factors, GaussianFactors, take_rows
 from forestmix.model import DEF, Prior
 
-
-@dataclass(frozen=True)
-class GaussianFactors:
-    """``q_j = N(mean_j, sd_j^2)`` for a batch: ``mean`` is (N, m), ``sd`` is (N, m), or (1, m) if shared."""
-
-    mean: Array
-    sd: Array
-
-    def take(self, keep: Array) -> GaussianFactors:
-        """Return the factors of the chosen observations."""
-        return GaussianFactors(self.mean[keep], take_rows(self.sd, keep))
-
-    def divergence(self, prior: Prior) -> Array:
-        """Return ``KL(q || p)`` of each observation, (N,).
-
-        ``KL_j = (mean_j - m0_j)^2 / (2 s0_j^2) + (v - 1 - log v) / 2`` with ``v = sd_j^2 / s0_j^2``.
-        """
-        scale = prior_sd(prior)
-        ratio = (self.sd / scale) ** 2
-        return 0.5 * (total(((self.mean - prior.bias) / scale) ** 2) + total(ratio - 1 - np.log(ratio)))
-
-
-def take_rows(array: Array, keep: Array) -> Array:
-    """Return the chosen rows of a batch array, or the array itself where one row serves the whole batch."""
-    return array if array.shape[0] == 1 else array[keep]
+__all__ = ["GaussianFactors", "as_factors", "as_layers", "prior_factors", "prior_sd", "take_rows"]
 
 
 def prior_sd(prior: Prior) -> Array:
     """Return the standard deviation of a Gaussian prior."""
     if not isinstance(prior.family, Gaussian):
-        raise ArgumentError(f"prior must be Gaussian in this version of forestmix; got {prior.family!r}.")
+        raise ArgumentError(f"prior must be Gaussian here; got {prior.family!r}.")
     return prior.family.sd
 
 
 def prior_factors(model: DEF, n_observations: int) -> GaussianFactors:
     """Return q at the prior, the default start of every algorithm."""
     m = model.n_latent
-    mean = np.broadcast_to(model.prior.bias, (n_observations, m)).copy()
-    return GaussianFactors(mean, np.broadcast_to(prior_sd(model.prior), (1, m)).copy())
+    prior_sd(model.prior)
+    mean, sd = model.prior.start()
+    return GaussianFactors(np.broadcast_to(mean, (n_observations, m)).copy(), np.broadcast_to(sd, (1, m)).copy())
 
 
 def as_factors(name: str, q: Any, model: DEF, n_observations: int) -> GaussianFactors:
-    """Return q as factors of a batch; ``q`` is a ``Result`` or a pair ``(mean, sd)``.
+    """Return q as factors of a batch, for a model with one layer of Gaussian latents."""
+    factors = as_layers(name, q, model, n_observations)[0]
+    assert isinstance(factors, GaussianFactors)
+    return factors
 
-    ``mean`` and ``sd`` are (m,), or one row for each observation.
+
+def as_layers(name: str, q: Any, model: DEF, n_observations: int) -> tuple[Factors, ...]:
+    """Return q as factors of a batch, for each latent layer from the lowest up.
+
+    ``q`` is a ``Result``, or one entry for each layer: an entry of ``Result.layers``; a pair ``(mean, sd)`` for Gaussian
+    latents; probabilities for Bernoulli latents. With one latent layer the entry may stand alone. Arrays are (m,), or
+    one row for each observation.
     """
-    if hasattr(q, "mean") and hasattr(q, "sd"):
-        given = (q.mean, q.sd)
-    elif isinstance(q, tuple | list) and len(q) == 2:
-        given = (q[0], q[1])
+    count = len(model.layers)
+    if hasattr(q, "layers"):
+        entries = list(q.layers)
+    elif count == 1 and not (isinstance(q, tuple | list) and len(q) == 1):
+        entries = [q]
     else:
-        raise ArgumentError(f"{name} must be a Result or a pair (mean, sd); got {type(q).__name__}.")
-    mean = _batch_of_latents(f"mean of {name}", given[0], model, n_observations)
-    sd = _batch_of_latents(f"sd of {name}", given[1], model, n_observations)
+        entries = list(q) if isinstance(q, tuple | list) else []
+    if len(entries) != count:
+        raise ArgumentError(
+            f"{name} must be a Result or hold one entry for each of the {count} latent layers; "
+            f"got {f'{len(entries)} entries' if entries else type(q).__name__}."
+        )
+    layers = zip(entries, model.latent_families, model.latent_sizes, strict=True)
+    names = [name] if count == 1 else [f"{name}[{k}]" for k in range(count)]
+    return tuple(
+        _layer_factors(label, entry, family, (n_observations, size), model.dtype)
+        for label, (entry, family, size) in zip(names, layers, strict=True)
+    )
+
+
+def _layer_factors(name: str, entry: Any, family: Any, shape: tuple[int, int], dtype: np.dtype) -> Factors:
+    """Return one layer of q, checked."""
+    kind = LATENTS[type(family)]
+    if hasattr(entry, "factors"):
+        return _checked_factors(name, entry.factors, kind, shape)
+    if kind is BernoulliFactors:
+        probability = _batch_of_latents(f"probabilities of {name}", entry, shape, dtype).astype(np.float64)
+        if ((probability < 0) | (probability > 1)).any():
+            raise ArgumentError(f"probabilities of {name} must lie between 0 and 1; got {probability.max()}.")
+        # A start at exactly 0 or 1 could never be left again.
+        return BernoulliFactors(scipy.special.logit(np.clip(probability, 1e-12, 1 - 1e-12))).expanded(shape[0])
+    if kind is not GaussianFactors:
+        raise ArgumentError(f"{name} must be from a Result for {family!r} latents; got {type(entry).__name__}.")
+    if hasattr(entry, "mean") and hasattr(entry, "sd"):
+        given = (entry.mean, entry.sd)
+    elif isinstance(entry, tuple | list) and len(entry) == 2:
+        given = (entry[0], entry[1])
+    else:
+        raise ArgumentError(f"{name} must be a Result or a pair (mean, sd); got {type(entry).__name__}.")
+    mean = _batch_of_latents(f"mean of {name}", given[0], shape, dtype)
+    sd = _batch_of_latents(f"sd of {name}", given[1], shape, dtype)
     if (sd <= 0).any():
         raise ArgumentError(f"sd of {name} must be greater than 0; got {sd.min()}.")
-    return GaussianFactors(np.broadcast_to(mean, (n_observations, model.n_latent)).copy(), sd)
+    return GaussianFactors(np.broadcast_to(mean, shape).copy(), sd)
 
 
-def _batch_of_latents(name: str, value: Any, model: DEF, n_observations: int) -> Array:
+def _checked_factors(name: str, factors: Factors, kind: type[Factors], shape: tuple[int, int]) -> Factors:
+    if not isinstance(factors, kind):
+        raise ArgumentError(f"{name} must hold {kind.__name__} for this model; got {type(factors).__name__}.")
+    rows, size = factors.mean.shape
+    if size != shape[1] or rows not in (1, shape[0]):
+        raise ArgumentError(f"{name} must be a posterior of shape {shape} or (1, {shape[1]}); got {(rows, size)}.")
+    if isinstance(factors, GaussianFactors):
+        return GaussianFactors(np.broadcast_to(factors.mean, shape).copy(), factors.sd)
+    return factors.expanded(shape[0])
+
+
+def _batch_of_latents(name: str, value: Any, shape: tuple[int, int], dtype: np.dtype) -> Array:
     array = numbers(name, value)
-    m = model.n_latent
+    count, m = shape
     rows = np.atleast_2d(array)
-    if array.ndim > 2 or rows.shape[-1] != m or rows.shape[0] not in (1, n_observations):
-        raise ArgumentError(f"{name} must have shape ({m},) or ({n_observations}, {m}); got {array.shape}.")
-    return finite(name, rows.astype(model.dtype))
+    if array.ndim > 2 or rows.shape[-1] != m or rows.shape[0] not in (1, count):
+        raise ArgumentError(f"{name} must have shape ({m},) or ({count}, {m}); got {array.shape}.")
+    return finite(name, rows.astype(dtype))

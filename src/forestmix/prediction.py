@@ -1,4 +1,4 @@
-"""Posterior predictive of rows, and draws from q.
+"""Posterior predictive of rows.
 
 Under q the natural parameter of row i is normal, ``eta_i ~ N(m_i, s_i^2)`` with ``m_i = b_i + w_i . mu`` and
 ``s_i^2 = sum_j w_ij^2 sigma_j^2`` (design 1.2), or the variance of ``w_i . y`` by linear response (design 1.8). The
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from forestmix.arrays import Array, generator
+from forestmix.arrays import Array
 from forestmix.errors import ArgumentError
 from forestmix.families import Family, Gaussian, Mixed
 from forestmix.families.base import smallest_count
@@ -79,16 +79,6 @@ def predict(
     with np.errstate(over="ignore", invalid="ignore"):
         parts = (eta_mean, eta_sd, eta_mean - half, eta_mean + half, *_predictive(layer, eta_mean, eta_sd, level))
         return Prediction(*((part[0] if data.single else part).astype(layer.dtype) for part in parts))
-
-
-def sample_factors(
-    mean: Array, sd: Array, rng: np.random.Generator | int | None = None, size: int | None = None
-) -> Array:
-    """Return draws from ``q_j = N(mean_j, sd_j^2)``, with a leading axis of ``size`` if that is given."""
-    if size is not None and (isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1):
-        raise ArgumentError(f"size must be a positive integer or None; got {size!r}.")
-    shape = mean.shape if size is None else (int(size), *mean.shape)
-    return mean + sd * generator(rng).standard_normal(shape).astype(mean.dtype)
 
 
 def _chosen_layer(model: DEF, rows: Any) -> Layer:

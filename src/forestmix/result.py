@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from forestmix.arrays import Array
+from forestmix.arrays import Array, generator
+from forestmix.errors import ForestmixError
 from forestmix.linear_response import linear_response_sd
 from forestmix.model import DEF, Observations
-from forestmix.prediction import Prediction, predict, sample_factors
+from forestmix.layer_posterior import LayerPosterior
+from forestmix.prediction import Prediction, predict
 
 
 class Status(enum.Enum):
@@ -62,14 +64,6 @@ class Trace:
         return len(self.iteration)
 
 
-@dataclass(frozen=True)
-class LayerPosterior:
-    """The factors ``q_j = N(mean_j, sd_j^2)`` of one latent layer: (m,), or (N, m) for a batch."""
-
-    mean: Array
-    sd: Array
-
-
 @dataclass(frozen=True, repr=False)
 class Result:
     """The outcome of ``infer``. For a batch, entries described as one value are arrays (N,).
@@ -95,13 +89,21 @@ class Result:
 
     @property
     def mean(self) -> Array:
-        """Posterior means of the one latent layer, (m,) or (N, m)."""
-        return self.layers[0].mean
+        """Posterior means of the one latent layer, (m,) or (N, m); deep models have them in ``layers``."""
+        return self._only("mean").mean
 
     @property
     def sd(self) -> Array:
         """Posterior standard deviations of the one latent layer, (m,) or (N, m)."""
-        return self.layers[0].sd
+        return self._only("sd").sd
+
+    def _only(self, name: str) -> LayerPosterior:
+        if len(self.layers) > 1:
+            raise ForestmixError(
+                f"result.{name} is for models with one latent layer; this one has {len(self.layers)}. Use "
+                f"result.layers[k].{name}, with k = 0 for the lowest."
+            )
+        return self.layers[0]
 
     @property
     def message(self) -> str:
@@ -145,15 +147,17 @@ class Result:
         """
         return predict(self.model, self.data, self.mean, self.sd, rows, level, corrected)
 
-    def sample(self, rng: np.random.Generator | int | None = None, size: int | None = None) -> Array:
-        """Draw latents from q, (m,) or (N, m).
+    def sample(self, rng: np.random.Generator | int | None = None, size: int | None = None) -> Any:
+        """Draw latents from q, (m,) or (N, m); for a deep model a tuple with those of each layer.
 
         Args:
             rng: a generator, or a seed.
             size: number of draws, as a leading axis; ``None`` for one draw without it.
 
         """
-        return sample_factors(self.mean, self.sd, rng, size)
+        rng = generator(rng)
+        drawn = tuple(layer.sample(rng, size) for layer in self.layers)
+        return drawn[0] if len(drawn) == 1 else drawn
 
     def plot_trace(self, axes: Any = None) -> Any:
         """Plot the objective and the relative gradient norm against iterations; see ``forestmix.plots``."""
@@ -162,11 +166,11 @@ class Result:
         return plot_trace(self, axes)
 
     def __repr__(self) -> str:
-        shape = "x".join(map(str, self.mean.shape))
-        single = self.mean.ndim == 1
+        shape = ", ".join("x".join(map(str, layer.mean.shape)) for layer in self.layers)
+        single, dtype = self.layers[0].single, self.layers[0].dtype
         status = self.status.name if single else f"{int(np.sum(self.converged))} of {len(self.converged)} CONVERGED"
         bound = f"{self.objective:.6g}" if single else f"{np.mean(self.objective):.6g} on average"
         return (
             f"<Result of {self.algorithm!r}: {status} after {np.max(self.n_iter)} iterations, "
-            f"{self.objective_name} = {bound}, mean and sd of shape {shape}, {self.mean.dtype}>"
+            f"{self.objective_name} = {bound}, mean and sd of shape {shape}, {dtype}>"
         )

@@ -18,7 +18,6 @@ from forestmix.inference.base import check_count, choose_objective
 from forestmix.inference.start import default_start
 from forestmix.inference.stopping import Stopping
 from forestmix.model import DEF, Observations, observations
-from forestmix.posterior import GaussianFactors, as_factors
 from forestmix.progress import NoProgress, ProgressBar
 from forestmix.result import LayerPosterior, Result, Status, Trace
 
@@ -28,7 +27,10 @@ DEFAULT_MAX_ITER = 10_000
 
 @dataclass(frozen=True)
 class Iteration:
-    """What a callback sees after each iteration, and once before the first; arrays have (N, ...) for a batch."""
+    """What a callback sees after each iteration, and once before the first; arrays have (N, ...) for a batch.
+
+    ``mean`` and ``sd`` are those of all latents; the layers of a deep model are stacked, the lowest first.
+    """
 
     iteration: int
     step: int
@@ -78,9 +80,8 @@ def infer(
     data = observations(model, x)
     chosen = _algorithm(algorithm, objective, accelerate)
     _check_options(tol, max_iter, callback)
-    count = data.x.shape[0]
     problem = chosen.problem(model, data)
-    start = default_start(problem) if init is None else as_factors("init", init, model, count)
+    start = default_start(problem) if init is None else problem.start(init)
     # Overflow is a status of the result, not a warning on the way.
     with np.errstate(all="ignore"), ProgressBar(chosen.name, tol) if progress else NoProgress() as meter:
         run = _Run(chosen, problem, start, tol, init is None, callback)
@@ -92,21 +93,21 @@ class _Run:
     """A run under way. Observations that have finished leave the batch; ``active`` says which are still in it."""
 
     def __init__(
-        self, algorithm: Algorithm, problem: Problem, start: GaussianFactors, tol: float, from_prior: bool,
+        self, algorithm: Algorithm, problem: Problem, start: Any, tol: float, from_prior: bool,
         callback: Callable[[Iteration], object] | None,
     ) -> None:  # fmt: skip
         self.began = time.perf_counter()
         self.algorithm, self.problem, self.callback = algorithm, problem, callback
-        self.single = problem.site.data.single
+        self.single = problem.single
         self.point = problem.evaluate(start)
         self.memory = algorithm.start(problem, self.point)
         self.stopping = Stopping(problem, self.point, tol, algorithm.monotone, from_prior)
         count = problem.n_observations
         self.active = np.arange(count)
-        self.mean, self.sd = start.mean.copy(), np.broadcast_to(start.sd, start.mean.shape).copy()
+        self.kept: Any = start.expanded(count)
         self.best = self.point
         self.objective = self.point.objective.copy()
-        self.norm = self.stopping.gradient_norm(problem, self.point)
+        self.norm = problem.gradient_norm(self.point)
         self.status = np.full(count, Status.MAX_ITER, dtype=object)
         self.n_iter = np.zeros(count, int)
         self.iteration, self.step, self.sweeps = 0, 0, 0.0
@@ -126,17 +127,17 @@ class _Run:
         """Return the outcome, in the shape that x was given in."""
         first: Callable[[Array], Any] = (lambda values: values[0]) if self.single else (lambda values: values)
         number: Callable[[Array], Any] = (lambda values: values[0].item()) if self.single else (lambda values: values)
-        posterior = LayerPosterior(first(self.mean), first(self.sd))
+        layers = tuple(LayerPosterior(q, self.single, model.dtype) for q in self.problem.split(self.kept))
         x = data.x if data.observed is None else np.where(data.observed, data.x, np.nan)
         columns = [np.array(column) for column in zip(*self.records, strict=True)]
         columns[3:5] = [column[:, 0] if self.single else column for column in columns[3:5]]
         return Result(
-            layers=(posterior,),
+            layers=layers,
             algorithm=self.algorithm.name,
-            objective_name=self.problem.site.objective,
+            objective_name=self.problem.objective_name,
             objective=number(self.objective),
-            elbo=elbo(model, first(x), posterior),
-            fm_bound=fm_bound(model, first(x), posterior),
+            elbo=elbo(model, first(x), layers),
+            fm_bound=fm_bound(model, first(x), layers),
             converged=number(self.status == Status.CONVERGED),
             status=first(self.status),
             n_iter=number(self.n_iter),
@@ -154,7 +155,7 @@ class _Run:
         self.iteration, self.step, self.sweeps = (
             self.iteration + 1, self.step + proposal.parallel_steps + tries, self.sweeps + sweeps,
         )  # fmt: skip
-        norm = self.stopping.gradient_norm(self.problem, new)
+        norm = self.problem.gradient_norm(new)
         ends = self.stopping.check(old, new, norm, sweeps)
         self.objective[self.active], self.norm[self.active] = new.objective, norm
         self.n_iter[self.active] = self.iteration
@@ -171,7 +172,7 @@ class _Run:
             self.memory.forget(fell)
             for q in self.algorithm.retreats(self.problem, old, new.q, self.memory):
                 tries += 1
-                new = self.problem.evaluate(_where(fell, q, new.q))
+                new = self.problem.evaluate(q.where(fell, new.q))
                 fell = ~(new.objective >= old.objective - old.rounding)
                 if not fell.any():
                     break
@@ -185,7 +186,7 @@ class _Run:
         if better.all():
             self.best = self.point
         elif better.any():
-            self.best = self.problem.evaluate(_where(better, self.point.q, self.best.q))
+            self.best = self.problem.evaluate(self.point.q.where(better, self.best.q))
 
     def _finish(self, ends: Array, old: Point) -> None:
         """Store the observations that have ended, each at the point that its status calls for, and go on without."""
@@ -204,8 +205,7 @@ class _Run:
 
     def _keep(self, which: Array, point: Point) -> None:
         rows = self.active[which]
-        self.mean[rows] = point.q.mean[which]
-        self.sd[rows] = np.broadcast_to(point.q.sd, point.q.mean.shape)[which]
+        self.kept = self.kept.with_rows(rows, point.q.take(np.flatnonzero(which)))
         self.objective[rows] = point.objective[which]
 
     def _record(self, meter: NoProgress) -> bool:
@@ -219,7 +219,7 @@ class _Run:
         if self.callback is None:
             return False
         self._keep(np.ones(len(self.active), bool), self.point)
-        shaped = [part[0] if self.single else part.copy() for part in (self.objective, self.norm, self.mean, self.sd)]
+        shaped = [part[0] if self.single else part.copy() for part in (self.objective, self.norm, self.kept.mean, self.kept.sd)]
         info = Iteration(
             self.iteration,
             self.step,
@@ -231,12 +231,6 @@ class _Run:
             shaped[3].copy(),
         )
         return self.callback(info) is True
-
-
-def _where(which: Array, first: GaussianFactors, second: GaussianFactors) -> GaussianFactors:
-    """Return the first factors for the observations marked in ``which``, the second for the others."""
-    rows = which[:, None]
-    return GaussianFactors(np.where(rows, first.mean, second.mean), np.where(rows, first.sd, second.sd))
 
 
 def _algorithm(algorithm: str | Algorithm, objective: str, accelerate: bool) -> Algorithm:

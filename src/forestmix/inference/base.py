@@ -11,6 +11,7 @@ import numpy as np
 
 from forestmix.arrays import Array
 from forestmix.errors import ArgumentError, unknown_name
+from forestmix.inference.make import make_problem
 from forestmix.inference.problem import Point, Problem
 from forestmix.model import DEF, Observations
 from forestmix.posterior import GaussianFactors
@@ -51,7 +52,7 @@ class Algorithm(ABC):
 
     def problem(self, model: DEF, data: Observations) -> Problem:
         """Return the problem that this algorithm solves; coordinate methods climb the ELBO."""
-        return Problem(model, data, "elbo")
+        return make_problem(model, data, "elbo")
 
     @abstractmethod
     def start(self, problem: Problem, point: Point) -> Memory:

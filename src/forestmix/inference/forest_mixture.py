@@ -12,6 +12,9 @@ from forestmix.errors import ArgumentError
 from forestmix.inference.accelerate import ConjugateGradients
 from forestmix.inference.base import Algorithm, Memory, Proposal, choose_objective
 from forestmix.inference.cavi import SweepMemory
+from forestmix.inference.flat_problem import FlatProblem
+from forestmix.inference.layers import check_schedule, sets_of_layers, step_layers
+from forestmix.inference.make import make_problem
 from forestmix.inference.newton import NewtonSteps
 from forestmix.inference.problem import Point, Problem
 from forestmix.inference.rules import forest_mixture, mix, step_all, step_groups
@@ -43,16 +46,20 @@ class ForestMixture(Algorithm):
             which there is no accelerated step.
         groups: use the bound inside these groups of latents only, one group after another. Groups of one are
             coordinate ascent, one group is the forest mixture step.
+        schedule: for deep models without acceleration, which layers are updated at once: "red-black", every second
+            layer and then the others; "bottom-up" or "top-down", one layer after another.
 
     """
 
     objective: str = "auto"
     accelerate: bool | None = None
     groups: Any = None
+    schedule: str = "red-black"
     name: ClassVar[str] = "fm"
 
     def __post_init__(self) -> None:
         choose_objective(self.objective)
+        check_schedule(self.schedule)
         if self.accelerate not in (None, True, False):
             raise ArgumentError(f"accelerate must be True, False or None; got {self.accelerate!r}.")
         if self.accelerate and self.groups is not None:
@@ -66,7 +73,7 @@ class ForestMixture(Algorithm):
     def problem(self, model: DEF, data: Observations) -> Problem:
         """Return the problem with this objective and these groups."""
         groups = None if self.groups is None else Partition.of("groups", self.groups, model.n_latent)
-        return Problem(model, data, choose_objective(self.objective), groups)
+        return make_problem(model, data, self.objective, groups)
 
     def start(self, problem: Problem, point: Point) -> Memory:
         """Return the accelerator's memory, or the place among the groups."""
@@ -87,6 +94,9 @@ class ForestMixture(Algorithm):
         if isinstance(memory, SweepMemory):
             groups = memory.cursor.take(None)
             return Proposal(step_groups(problem, point, forest_mixture, groups), len(groups.starts) - 1, problem.size)
+        if isinstance(problem, FlatProblem):
+            sets = len(sets_of_layers(self.schedule, len(problem.layers)))
+            return Proposal(step_layers(problem, point, self.schedule), sets, problem.size)
         return Proposal(step_all(problem, point, forest_mixture), 1, problem.size)
 
     def retreats(

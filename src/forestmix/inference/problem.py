@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from forestmix.arrays import Array
+from forestmix.arrays import Array, total
 from forestmix.model import DEF, Observations
 from forestmix.partition import Partition
-from forestmix.posterior import GaussianFactors, prior_sd, take_rows
+from forestmix.posterior import GaussianFactors, as_factors, prior_factors, prior_sd, take_rows
 from forestmix.statistics import Objective, Site, SiteStatistics
 
 #: How many units of rounding, relative to the size of its terms, an objective may seem to fall by.
@@ -63,6 +64,24 @@ class Problem:
         """Number of observations in the batch, N."""
         return self.site.data.x.shape[0]
 
+    @property
+    def single(self) -> bool:
+        """Whether the caller gave one observation without a leading axis."""
+        return self.site.data.single
+
+    @property
+    def objective_name(self) -> str:
+        """The bound that is climbed."""
+        return self.site.objective
+
+    def start(self, init: Any) -> GaussianFactors:
+        """Return a start that the user gave, checked."""
+        return as_factors("init", init, self.model, self.n_observations)
+
+    def split(self, q: GaussianFactors) -> tuple[GaussianFactors, ...]:
+        """Return the factors of each latent layer."""
+        return (q,)
+
     def take(self, keep: Array) -> Problem:
         """Return the problem of the chosen observations."""
         chosen = copy(self)
@@ -94,6 +113,21 @@ class Problem:
         self._last_curvature = (point.q.sd, curvature)
         return curvature
 
+    def gradient_norm(self, point: Point) -> Array:
+        """Return the relative gradient norm of each observation, (N,), as ``Stopping`` defines it."""
+        precision = self.precision(point)
+        variances = np.sqrt(np.mean((precision * point.q.sd**2 - 1.0) ** 2, axis=-1, dtype=np.float64))
+        return np.maximum(_rms(point.gradient, precision), variances)
+
+    def gradient_at_prior(self, start: Point, from_prior: bool) -> Array:
+        """Return the norm of the gradient at the prior mean, which says what rounding leaves of it later."""
+        at_prior = start if from_prior else self.evaluate(prior_factors(self.model, self.n_observations))
+        return _rms(at_prior.gradient, self.precision(start))
+
     def precision(self, point: Point) -> Array:
         """Return the precision that q would have at its optimum, given the rows' curvature at ``point``."""
         return self.prior_precision + point.site.information
+
+
+def _rms(gradient: Array, precision: Array) -> Array:
+    return np.sqrt(total(gradient**2 / precision) / gradient.shape[1])

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from forestmix.arrays import Array, total
+from forestmix.arrays import Array
 from forestmix.inference.problem import Point, Problem
-from forestmix.posterior import prior_factors
 from forestmix.result import Status
 
 #: A run has stalled when neither objective nor gradient has improved for this many iterations and sweeps. Conjugate
@@ -31,15 +30,14 @@ class Stopping:
     """
 
     def __init__(self, problem: Problem, start: Point, tol: float, monotone: bool, from_prior: bool) -> None:
-        at_prior = start if from_prior else problem.evaluate(prior_factors(problem.model, problem.n_observations))
         unit = 32 * float(np.finfo(problem.model.dtype).eps)
         # A start whose gradient overflows says nothing about rounding later on.
-        largest = np.nan_to_num(_rms(at_prior.gradient, problem.precision(start)), nan=1.0, posinf=1.0)
+        largest = np.nan_to_num(problem.gradient_at_prior(start, from_prior), nan=1.0, posinf=1.0)
         self.tol = np.maximum(tol, unit * np.maximum(1.0, largest))
         self.monotone = monotone
         self.first = start.objective
         self.best = start.objective
-        self.best_norm = self.gradient_norm(problem, start)
+        self.best_norm = problem.gradient_norm(start)
         self.idle = np.zeros(len(start.objective))
         self.idle_iterations = np.zeros(len(start.objective), int)
 
@@ -47,12 +45,6 @@ class Stopping:
         """Forget the observations that have finished."""
         for name in ("tol", "first", "best", "best_norm", "idle", "idle_iterations"):
             setattr(self, name, getattr(self, name)[keep])
-
-    def gradient_norm(self, problem: Problem, point: Point) -> Array:
-        """Return the relative gradient norm of each observation, (N,)."""
-        precision = problem.precision(point)
-        variances = np.sqrt(np.mean((precision * point.q.sd**2 - 1.0) ** 2, axis=-1, dtype=np.float64))
-        return np.maximum(_rms(point.gradient, precision), variances)
 
     def check(self, old: Point, new: Point, norm: Array, sweeps: float) -> list[Status | None]:
         """Return how each observation ended, or ``None`` where it goes on."""
@@ -85,7 +77,3 @@ class Stopping:
         self.idle = np.where(improved, 0.0, self.idle + sweeps)
         self.idle_iterations = np.where(improved, 0, self.idle_iterations + 1)
         return (self.idle >= PATIENCE) & (self.idle_iterations >= PATIENCE)
-
-
-def _rms(gradient: Array, precision: Array) -> Array:
-    return np.sqrt(total(gradient**2 / precision) / gradient.shape[1])

@@ -4,7 +4,8 @@ from forestmix.weights.base import Weights
 from forestmix.weights.convert import as_weights
 from forestmix.weights.convolution import Convolution
 from forestmix.weights.dense import DenseWeights
+from forestmix.weights.layered import LayeredWeights
 from forestmix.weights.sparse import SparseWeights
 from forestmix.weights.windows import windows
 
-__all__ = ["Convolution", "DenseWeights", "SparseWeights", "Weights", "as_weights", "windows"]
+__all__ = ["Convolution", "DenseWeights", "LayeredWeights", "SparseWeights", "Weights", "as_weights", "windows"]

@@ -1,0 +1,66 @@
+"""What a family must offer that can only be the prior of the topmost latents.
+
+It need not be an exponential family in its location, so it has no log-partition function and cannot be a row's.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from copy import copy
+from typing import ClassVar, Self
+
+import numpy as np
+
+from forestmix.arrays import Array, fits
+from forestmix.errors import ArgumentError
+
+
+class PriorFamily(ABC):
+    """A distribution of latents without parents; ``parameters`` names its own, one number or one per variable."""
+
+    name: ClassVar[str]
+    parameters: ClassVar[tuple[str, ...]]
+
+    def __repr__(self) -> str:
+        values = [getattr(self, name) for name in self.parameters]
+        shown = [value.item() if value.ndim == 0 else f"<{value.size} values>" for value in values]
+        pairs = ", ".join(f"{name}={value}" for name, value in zip(self.parameters, shown, strict=True))
+        return f"{type(self).__name__}({pairs})"
+
+    def check_size(self, size: int, what: str) -> None:
+        """Raise unless the parameters fit ``size`` variables, which the message calls ``what``."""
+        for name in self.parameters:
+            fits(name, getattr(self, name), size, what)
+
+    def astype(self, dtype: np.dtype) -> Self:
+        """Return the family with its parameters in ``dtype``."""
+        return self._map(lambda value: value.astype(dtype))
+
+    def take(self, variables: Array) -> Self:
+        """Return the family of the chosen variables."""
+        return self._map(lambda value: value if value.ndim == 0 else value[variables])
+
+    def _map(self, function: object) -> Self:
+        changed = copy(self)
+        for name in self.parameters:
+            setattr(changed, name, function(getattr(self, name)))  # type: ignore[operator]
+        return changed
+
+    def check_bias(self, bias: Array) -> None:  # noqa: B027 - most have a location
+        """Raise if the prior's bias has no meaning for this family."""
+
+    @abstractmethod
+    def mean(self, bias: Array) -> Array:
+        """Return the prior mean of each variable."""
+
+    @abstractmethod
+    def sample(self, eta: Array, rng: np.random.Generator) -> Array:
+        """Draw one value for each entry of ``eta``, the bias."""
+
+
+def probability(name: str, value: Array) -> Array:
+    """Return a parameter that lies strictly between 0 and 1."""
+    outside = (value <= 0) | (value >= 1)
+    if outside.any():
+        raise ArgumentError(f"{name} must lie strictly between 0 and 1; got {value[outside].flat[0]}.")
+    return value

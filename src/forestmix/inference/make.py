@@ -1,0 +1,20 @@
+"""Which problem a model poses: one layer of Gaussian latents, several, or latents of other families."""
+
+from __future__ import annotations
+
+from forestmix.errors import ArgumentError
+from forestmix.flat import is_deep
+from forestmix.inference.flat_problem import FlatProblem
+from forestmix.inference.problem import Problem
+from forestmix.model import DEF, Observations
+from forestmix.partition import Partition
+
+
+def make_problem(model: DEF, data: Observations, objective: str, groups: Partition | None = None) -> Problem:
+    """Return the problem of a model; "auto" is the ELBO where it can be computed in a parallel step."""
+    bound = "fm" if objective == "fm" else "elbo"
+    if not is_deep(model):
+        return Problem(model, data, bound, groups)
+    if groups is not None:
+        raise ArgumentError("groups must be None for deep models, whose groups are the layers; see schedule.")
+    return FlatProblem(model, data, bound)

@@ -1,0 +1,34 @@
+"""Mean-field factors of latents, one file for each family: moments, divergence, intervals, densities."""
+
+from forestmix.families import Bernoulli, Exponential, Gaussian, Laplace, Poisson, SpikeSlab
+from forestmix.latents.base import Factors, take_rows
+from forestmix.latents.bernoulli import BernoulliFactors
+from forestmix.latents.exponential import ExponentialFactors
+from forestmix.latents.gaussian import GaussianFactors
+from forestmix.latents.laplace import LaplaceFactors
+from forestmix.latents.poisson import PoissonFactors
+from forestmix.latents.spike_slab import SpikeSlabFactors
+from forestmix.latents.tilt import settle
+
+#: The factors of each family of latents; the conformance tests run over it.
+LATENTS: dict[type, type[Factors]] = {
+    Gaussian: GaussianFactors,
+    Bernoulli: BernoulliFactors,
+    Poisson: PoissonFactors,
+    Exponential: ExponentialFactors,
+    Laplace: LaplaceFactors,
+    SpikeSlab: SpikeSlabFactors,
+}
+
+__all__ = [
+    "LATENTS",
+    "BernoulliFactors",
+    "ExponentialFactors",
+    "Factors",
+    "GaussianFactors",
+    "LaplaceFactors",
+    "PoissonFactors",
+    "SpikeSlabFactors",
+    "settle",
+    "take_rows",
+]

@@ -1,0 +1,75 @@
+"""Factors of latents that may be exactly zero: a probability of not being so, and a normal distribution if not."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+import scipy
+
+from forestmix.arrays import Array
+from forestmix.families import SpikeSlab
+from forestmix.latents.base import Factors
+
+
+@dataclass(frozen=True)
+class SpikeSlabFactors(Factors):
+    """0 with probability ``sigma(-logit_j)``, else ``N(slab_mean_j, slab_sd_j^2)``."""
+
+    logit: Array
+    slab_mean: Array
+    slab_sd: Array
+
+    @classmethod
+    def tilted(cls, family: SpikeSlab, eta: Array, H: Array, h: Array) -> Self:
+        """Return the slab with precision ``P = H + 1 / sd^2`` and mean ``mu = (h + eta / sd^2) / P``, and its odds::
+
+            logit = logit(inclusion) - log(sd^2 P) / 2 + P mu^2 / 2 - eta^2 / (2 sd^2)
+        """
+        sd, inclusion = family.sd.astype(np.float64), family.inclusion.astype(np.float64)
+        precision = H + sd**-2.0
+        mean = (h + eta * sd**-2.0) / precision
+        gain = 0.5 * precision * mean**2 - 0.5 * (eta / sd) ** 2 - 0.5 * np.log(precision * sd**2)
+        return cls(*np.broadcast_arrays(scipy.special.logit(inclusion) + gain, mean, precision**-0.5))
+
+    @cached_property
+    def inclusion(self) -> Array:
+        """The probability of not being zero."""
+        return scipy.special.expit(self.logit)
+
+    @cached_property
+    def mean(self) -> Array:  # type: ignore[override]
+        """``inclusion * slab_mean``."""
+        return self.inclusion * self.slab_mean
+
+    @cached_property
+    def sd(self) -> Array:  # type: ignore[override]
+        """The square root of the variance within the slab and between it and the spike."""
+        between = scipy.special.expit(-self.logit) * self.slab_mean**2
+        return np.sqrt(self.inclusion * (self.slab_sd**2 + between))
+
+    def relative_entropy(self, family: SpikeSlab, eta: Array) -> Array:
+        """Return the divergence of the two inclusions, plus ``inclusion`` times that of the two slabs."""
+        prior = scipy.special.logit(family.inclusion.astype(np.float64))
+        coin = self.inclusion * (self.logit - prior) - np.logaddexp(0, self.logit) + np.logaddexp(0, prior)
+        ratio = (self.slab_sd / family.sd) ** 2
+        slab = 0.5 * ((self.slab_mean - eta) / family.sd) ** 2 + 0.5 * (ratio - 1 - np.log(ratio))
+        return coin + self.inclusion * slab
+
+    def quantile(self, p: Array) -> Array:
+        """Return the quantile, 0 over the whole range of p that the spike takes."""
+        p = np.asarray(p)
+        negative = self.inclusion * scipy.special.ndtr(-self.slab_mean / self.slab_sd)
+        spike = scipy.special.expit(-self.logit)
+        share = np.where(p <= negative, p, p - spike)
+        inside = (p > negative) & (p <= negative + spike)
+        share = np.clip(np.where(inside, 0.5, share / np.maximum(self.inclusion, 1e-300)), 1e-300, 1 - 1e-16)
+        return np.where(inside, 0.0, self.slab_mean + self.slab_sd * scipy.special.ndtri(share))
+
+    def density(self, y: Array) -> Array:
+        """Return the density of the slab's part; the spike at 0 is not in it."""
+        z = (np.asarray(y) - self.slab_mean) / self.slab_sd
+        return self.inclusion * np.exp(-0.5 * z**2) / (self.slab_sd * math.sqrt(2 * math.pi))

@@ -1,0 +1,86 @@
+"""The posterior of one latent layer, the same to look at for every family."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from forestmix.arrays import Array, generator, numbers
+from forestmix.errors import ArgumentError, ForestmixError
+from forestmix.latents import Factors, SpikeSlabFactors
+
+
+class LayerPosterior:
+    """The factors ``q_j`` of one latent layer: arrays are (m,), or (N, m) for a batch.
+
+    Attributes:
+        mean: posterior means.
+        sd: posterior standard deviations.
+        factors: the factors themselves, whose parameters depend on the family.
+
+    """
+
+    def __init__(self, factors: Factors, single: bool, dtype: np.dtype) -> None:
+        self.factors, self.single, self.dtype = factors, single, dtype
+        self.mean = self._shaped(factors.mean)
+        self.sd = self._shaped(np.broadcast_to(factors.sd, factors.mean.shape))
+
+    @property
+    def discrete(self) -> bool:
+        """Whether the latents are counts, so that they have ``probabilities``."""
+        return self.factors.discrete
+
+    def interval(self, level: float = 0.9) -> tuple[Array, Array]:
+        """Return both ends of the central interval of each latent.
+
+        For counts both ends belong to it, and its probability is at least the level.
+        """
+        if isinstance(level, bool) or not isinstance(level, int | float | np.floating) or not 0 < level < 1:
+            raise ArgumentError(f"level must be a number between 0 and 1; got {level!r}.")
+        ends = [np.full(self.factors.mean.shape, 0.5 * (1 + sign * level)) for sign in (-1, 1)]
+        return self._shaped(self.factors.quantile(ends[0])), self._shaped(self.factors.quantile(ends[1]))
+
+    def density(self, y: npt.ArrayLike) -> Array:
+        """Return the density of each latent at y, which is broadcast against ``mean``; for counts, the probability.
+
+        Spike-and-slab latents have the density of their slab here; the spike is ``1 - inclusion``.
+        """
+        given = numbers("y", y).astype(np.float64)
+        if self.single and given.ndim:
+            given = given[..., None, :]
+        return self._shaped(self.factors.density(given))
+
+    @property
+    def probabilities(self) -> Array:
+        """Probabilities of 0, 1, 2, ..., along a last axis: (m, K) or (N, m, K); for counts only."""
+        table = getattr(self.factors, "log_table", None)
+        if table is None:
+            raise ForestmixError(f"{type(self.factors).__name__} are not discrete: use density(y).")
+        return np.exp(table[0] if self.single else table).astype(self.dtype)
+
+    @property
+    def inclusion(self) -> Array:
+        """Probability of not being zero, for spike-and-slab latents."""
+        if not isinstance(self.factors, SpikeSlabFactors):
+            raise ForestmixError(f"inclusion is for SpikeSlab latents; these are {type(self.factors).__name__}.")
+        return self._shaped(self.factors.inclusion)
+
+    def sample(self, rng: np.random.Generator | int | None = None, size: int | None = None) -> Array:
+        """Draw from q, with a leading axis of ``size`` if that is given."""
+        if size is not None and (isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1):
+            raise ArgumentError(f"size must be a positive integer or None; got {size!r}.")
+        shape = self.factors.mean.shape if size is None else (int(size), *self.factors.mean.shape)
+        # Away from 0 and 1, where a quantile is infinite.
+        uniform = generator(rng).uniform(np.finfo(np.float64).tiny, 1 - 2**-53, shape)
+        drawn = self.factors.quantile(uniform).astype(self.dtype)
+        return drawn[..., 0, :] if self.single else drawn
+
+    def __repr__(self) -> str:
+        kind = type(self.factors).__name__.removesuffix("Factors")
+        return f"<posterior of {kind} latents, mean and sd of shape {self.mean.shape}>"
+
+    def _shaped(self, values: Any) -> Array:
+        array = np.asarray(values)
+        return (array[..., 0, :] if self.single else array).astype(self.dtype)

@@ -9,7 +9,7 @@ from forestmix.auxiliary import Auxiliary, optimal_auxiliary
 from forestmix.bounds import elbo, fm_bound, forest_likeness, gap
 from forestmix.errors import ArgumentError, ForestmixError
 from forestmix.evidence import log_evidence
-from forestmix.families import Bernoulli, Binomial, Gaussian, Mixed, Poisson
+from forestmix.families import Bernoulli, Binomial, Exponential, Gaussian, Laplace, Mixed, Poisson, SpikeSlab
 from forestmix.inference import CAVI, BlockCoordinate, Damped, ForestMixture, Hogwild
 from forestmix.model import DEF, Layer, Prior
 from forestmix.prediction import Prediction
@@ -29,17 +29,20 @@ __all__ = [
     "BlockCoordinate",
     "Convolution",
     "Damped",
+    "Exponential",
     "ForestMixture",
     "ForestmixError",
     "Gaussian",
     "Hogwild",
     "Iteration",
+    "Laplace",
     "Layer",
     "Mixed",
     "Poisson",
     "Prediction",
     "Prior",
     "Result",
+    "SpikeSlab",
     "Status",
     "Trace",
     "elbo",

@@ -11,6 +11,7 @@ from forestmix.arrays import Array, total
 from forestmix.auxiliary import Auxiliary, explicit_rows
 from forestmix.errors import ArgumentError
 from forestmix.flat import Flat, FlatSite, is_deep
+from forestmix.interfaces import Stack, has_flat_form
 from forestmix.model import DEF, Observations, Prior, observations
 from forestmix.posterior import GaussianFactors, as_factors, as_layers
 from forestmix.statistics import Objective, Site
@@ -98,7 +99,12 @@ def forest_likeness(W: Any) -> float:
 
 
 def _bound(model: DEF, x: npt.ArrayLike, q: Any, objective: Objective) -> float | Array:
-    site, factors, prior = _flat_parts(model, observations(model, x), q, objective)
+    data = observations(model, x)
+    if not has_flat_form(model):
+        stack = Stack(model, data, objective)
+        layers = tuple(part.expanded(len(data.x)) for part in as_layers("q", q, model, len(data.x)))
+        return _shaped(stack.bound(stack.with_auxiliary(layers, solve=True))[0], data)
+    site, factors, prior = _flat_parts(model, data, q, objective)
     return _shaped(total(site.log_likelihood(factors)) - factors.divergence(prior), site.data)
 
 

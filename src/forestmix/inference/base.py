@@ -50,7 +50,7 @@ class Algorithm(ABC):
     #: True where theory says that the objective never falls. The loop treats a fall as an alarm.
     monotone: ClassVar[bool] = True
 
-    def problem(self, model: DEF, data: Observations) -> Problem:
+    def problem(self, model: DEF, data: Observations) -> Any:
         """Return the problem that this algorithm solves; coordinate methods climb the ELBO."""
         return make_problem(model, data, "elbo")
 

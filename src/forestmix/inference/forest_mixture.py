@@ -13,6 +13,8 @@ from forestmix.inference.accelerate import ConjugateGradients
 from forestmix.inference.base import Algorithm, Memory, Proposal, choose_objective
 from forestmix.inference.cavi import SweepMemory
 from forestmix.inference.flat_problem import FlatProblem
+from forestmix.inference.latent_problem import LatentProblem
+from forestmix.inference.latent_steps import step_latents
 from forestmix.inference.layers import check_schedule, sets_of_layers, step_layers
 from forestmix.inference.make import make_problem
 from forestmix.inference.newton import NewtonSteps
@@ -70,13 +72,15 @@ class ForestMixture(Algorithm):
         """Whether conjugate gradient steps are taken."""
         return self.groups is None if self.accelerate is None else self.accelerate
 
-    def problem(self, model: DEF, data: Observations) -> Problem:
+    def problem(self, model: DEF, data: Observations) -> Any:
         """Return the problem with this objective and these groups."""
         groups = None if self.groups is None else Partition.of("groups", self.groups, model.n_latent)
         return make_problem(model, data, self.objective, groups)
 
-    def start(self, problem: Problem, point: Point) -> Memory:
+    def start(self, problem: Any, point: Any) -> Memory:
         """Return the accelerator's memory, or the place among the groups."""
+        if isinstance(problem, LatentProblem):
+            return Memory()
         if self.accelerated:
             return (
                 ConjugateGradients.at(problem, point)
@@ -87,8 +91,11 @@ class ForestMixture(Algorithm):
             return SweepMemory(Cursor(GroupAfterGroup(problem.site.groups), np.random.default_rng(0)))
         return Memory()
 
-    def propose(self, problem: Problem, point: Point, memory: Memory) -> Proposal:
+    def propose(self, problem: Any, point: Any, memory: Memory) -> Proposal:
         """Make one parallel step over all latents, or one for each group."""
+        if isinstance(problem, LatentProblem):
+            sets = len(sets_of_layers(self.schedule, problem.stack.depth))
+            return Proposal(step_latents(problem, point, self.schedule), sets, problem.size)
         if isinstance(memory, ConjugateGradients | NewtonSteps):
             return memory.propose(problem, point)
         if isinstance(memory, SweepMemory):
@@ -100,13 +107,15 @@ class ForestMixture(Algorithm):
         return Proposal(step_all(problem, point, forest_mixture), 1, problem.size)
 
     def retreats(
-        self, problem: Problem, point: Point, refused: GaussianFactors, memory: Memory
+        self, problem: Any, point: Any, refused: GaussianFactors, memory: Memory
     ) -> Iterator[GaussianFactors]:
         """Yield shorter parts of a refused step, the plain forest mixture step, shorter parts of that, and no step.
 
         For Gaussian rows the plain step cannot lower the objective, so there it comes first and last; a plain step that
         did is an alarm. For other rows some part of it does not: it is a natural gradient step (design 1.3).
         """
+        if isinstance(problem, LatentProblem):
+            return
         if problem.curvature_is_constant:
             if self.accelerated:
                 yield step_all(problem, point, forest_mixture)

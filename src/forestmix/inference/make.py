@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from forestmix.errors import ArgumentError
 from forestmix.flat import is_deep
 from forestmix.inference.flat_problem import FlatProblem
+from forestmix.inference.latent_problem import LatentProblem
 from forestmix.inference.problem import Problem
+from forestmix.interfaces import has_flat_form
 from forestmix.model import DEF, Observations
 from forestmix.partition import Partition
+from forestmix.statistics import Objective
 
 
-def make_problem(model: DEF, data: Observations, objective: str, groups: Partition | None = None) -> Problem:
-    """Return the problem of a model; "auto" is the ELBO where it can be computed in a parallel step."""
-    bound = "fm" if objective == "fm" else "elbo"
+def make_problem(model: DEF, data: Observations, objective: str, groups: Partition | None = None) -> Any:
+    """Return the problem of a model; "auto" is the ELBO wherever a parallel step can climb it."""
+    if not has_flat_form(model):
+        if groups is not None:
+            raise ArgumentError("groups must be None for latents that are not Gaussian.")
+        return LatentProblem(model, data, objective)
+    bound: Objective = "fm" if objective == "fm" else "elbo"
     if not is_deep(model):
         return Problem(model, data, bound, groups)
     if groups is not None:

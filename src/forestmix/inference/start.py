@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from forestmix.inference.problem import Problem
+from forestmix.inference.latent_problem import LatentProblem
 from forestmix.posterior import GaussianFactors, prior_factors
 
 
-def default_start(problem: Problem) -> GaussianFactors:
+def default_start(problem: Any) -> Any:
     """Return q at the prior, its standard deviations narrowed where the rows call for it.
 
     Rows of varying curvature see the spread of q through ``E a(m + s z)``, and a fast-growing ``a`` overflows at the
@@ -16,6 +18,8 @@ def default_start(problem: Problem) -> GaussianFactors:
     standard deviations are divided by it, which leaves every row with a spread of at most 1. The first step gives each
     latent a width of its own.
     """
+    if isinstance(problem, LatentProblem):
+        return problem.default_start()
     start = prior_factors(problem.model, problem.n_observations)
     if problem.curvature_is_constant:
         return start

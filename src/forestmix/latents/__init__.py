@@ -1,7 +1,8 @@
 """Mean-field factors of latents, one file for each family: moments, divergence, intervals, densities."""
 
 from forestmix.families import Bernoulli, Exponential, Gaussian, Laplace, Poisson, SpikeSlab
-from forestmix.latents.base import Factors, take_rows
+from forestmix.latents.base import Factors
+from forestmix.latents.batch import Batch, take_rows
 from forestmix.latents.bernoulli import BernoulliFactors
 from forestmix.latents.exponential import ExponentialFactors
 from forestmix.latents.gaussian import GaussianFactors
@@ -22,6 +23,7 @@ LATENTS: dict[type, type[Factors]] = {
 
 __all__ = [
     "LATENTS",
+    "Batch",
     "BernoulliFactors",
     "ExponentialFactors",
     "Factors",

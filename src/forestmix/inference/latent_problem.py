@@ -1,0 +1,108 @@
+"""The problem of a model whose latents are not all Gaussian: layer by layer, each with factors of its own family."""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from forestmix.arrays import Array
+from forestmix.inference.problem import ROUNDING_UNITS
+from forestmix.interfaces import CountParents, LayeredFactors, Stack
+from forestmix.latents import Factors, GaussianFactors
+from forestmix.model import DEF, Observations
+from forestmix.posterior import as_layers
+
+
+@dataclass(frozen=True)
+class LatentPoint:
+    """Factors with the bound at them: ``objective`` and ``rounding`` of each observation, (N,)."""
+
+    q: LayeredFactors
+    objective: Array
+    rounding: Array
+
+    def take(self, keep: Array) -> LatentPoint:
+        """Return the point of the chosen observations."""
+        return LatentPoint(self.q.take(keep), self.objective[keep], self.rounding[keep])
+
+
+class LatentProblem:
+    """Maximise the bound of a stack of interfaces over the factors of all layers."""
+
+    curvature_is_constant = False
+
+    def __init__(self, model: DEF, data: Observations, objective: str) -> None:
+        self.model, self.data = model, data
+        self.stack = Stack(model, data, objective)
+
+    @property
+    def size(self) -> int:
+        """Number of latents in all layers."""
+        return self.model.n_latent
+
+    @property
+    def n_observations(self) -> int:
+        """Number of observations in the batch, N."""
+        return len(self.stack.data.x)
+
+    @property
+    def single(self) -> bool:
+        """Whether the caller gave one observation without a leading axis."""
+        return self.data.single
+
+    @property
+    def objective_name(self) -> str:
+        """The bound that is climbed; "fm" as soon as one interface needs it."""
+        return self.stack.objective_name
+
+    def default_start(self) -> LayeredFactors:
+        """Return q at the prior."""
+        return self.stack.prior_start()
+
+    def start(self, init: Any) -> LayeredFactors:
+        """Return a start that the user gave, checked."""
+        layers = as_layers("init", init, self.model, self.n_observations)
+        return self.stack.with_auxiliary(tuple(q.expanded(self.n_observations) for q in layers), solve=True)
+
+    def split(self, q: LayeredFactors) -> tuple[Factors, ...]:
+        """Return the factors of each latent layer."""
+        return q.layers
+
+    def take(self, keep: Array) -> LatentProblem:
+        """Return the problem of the chosen observations."""
+        chosen = copy(self)
+        chosen.stack = self.stack.take(keep)
+        return chosen
+
+    def evaluate(self, q: LayeredFactors, eta: Array | None = None, known: LatentPoint | None = None) -> LatentPoint:
+        """Return the objective at q."""
+        value, size = self.stack.bound(q)
+        unit = ROUNDING_UNITS * float(np.finfo(self.model.dtype).eps)
+        return LatentPoint(q, value, unit * (size + self.size))
+
+    def gradient_norm(self, point: LatentPoint) -> Array:
+        """Return how far each latent would still move by itself, in its standard deviations: root mean squares, (N,).
+
+        For Gaussian latents the relative error of the variance counts too, as in a model with one layer.
+        """
+        squares = np.zeros(len(point.objective))
+        for k, q in enumerate(point.q.layers):
+            goal = self.stack.target(point.q, k)
+            move = np.divide(goal.mean - q.mean, q.sd, out=np.zeros(q.mean.shape), where=q.sd > 0)
+            squares += np.sum(move**2, axis=1)
+            if isinstance(q, GaussianFactors):
+                ratio = np.broadcast_to((q.sd / goal.sd) ** 2 - 1, q.mean.shape)
+                squares = np.maximum(squares, np.sum(ratio**2, axis=1))
+        return np.sqrt(squares / self.size)
+
+    def gradient_at_prior(self, start: LatentPoint, from_prior: bool) -> Array:
+        """Return the gradient norm at the start; it only says what rounding can leave of it."""
+        return self.gradient_norm(start)
+
+    @property
+    def climbs_count_parents(self) -> bool:
+        """Whether the forest mixture bound with auxiliary parameters is in use."""
+        return any(isinstance(interface, CountParents) for interface in self.stack.interfaces)

@@ -1,0 +1,91 @@
+"""Where two layers of a deep model meet: rows below, and the latents above that are their parents (design 1.5, 1.6).
+
+With ``m_i = E eta_i`` the mean of a row's natural parameter, the bound of a whole model is a sum over layers::
+
+    sum_i log p(x_i | m_i) - sum_l KL(q^l || p(y^l | m^l)) - sum of the excesses of all interfaces
+    excess_i = (E a(eta_i), or a bound on it) - a(m_i)
+
+so an interface needs to know its excess, and what the rows tell each parent. What a row has seen of itself is
+``E t(y_i)``: the data for the lowest layer, the moments of q for the others.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from copy import copy
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+
+from forestmix.arrays import Array
+from forestmix.latents import Batch, Factors
+from forestmix.model import Layer
+from forestmix.weights import Weights
+
+
+@dataclass(frozen=True)
+class Above:
+    """What a layer of latents has above it: its family, and the mean of its natural parameter."""
+
+    family: Any
+    eta: Array
+
+
+class Interface(ABC):
+    """The rows of a layer and their parents' factors.
+
+    Args:
+        layer: the layer of the rows.
+        kind: the class of the parents' factors.
+        observed: which rows are there, (N, n), or ``None`` if all are.
+
+    """
+
+    def __init__(self, layer: Layer, kind: type[Factors], observed: Array | None) -> None:
+        self.layer, self.kind, self.observed = layer, kind, observed
+
+    def take(self, keep: Array) -> Self:
+        """Return the interface of the chosen observations."""
+        chosen = copy(self)
+        chosen.observed = None if self.observed is None else self.observed[keep]
+        return chosen
+
+    @cached_property
+    def absolute(self) -> Weights:
+        """The weights |W|."""
+        return abs(self.layer.weights)
+
+    @cached_property
+    def squared(self) -> Weights:
+        """The weights W∘W."""
+        return self.layer.weights.square()
+
+    def eta(self, parents: Factors) -> Array:
+        """Return ``m_i``, the mean of the natural parameter of each row, (N, n)."""
+        return self.layer.weights.forward(parents.mean).astype(np.float64) + self.layer.bias
+
+    def masked(self, terms: Array) -> Array:
+        """Return the terms of the rows, 0 where a row is missing."""
+        return terms if self.observed is None else np.where(self.observed, terms, 0.0)
+
+    def start(self, parents: Factors) -> Batch | None:
+        """Return the auxiliary parameters to start with; ``None`` where the bound has none to keep."""
+        return None
+
+    def improve(self, parents: Factors, auxiliary: Any) -> Any:
+        """Return auxiliary parameters that are better for every row, or the same."""
+        return auxiliary
+
+    @abstractmethod
+    def excess(self, parents: Factors, auxiliary: Any) -> Array:
+        """Return the excess of every row, (N, n); 0 for a missing one."""
+
+    @abstractmethod
+    def target(self, seen: Array, parents: Factors, auxiliary: Any, above: Above) -> Factors:
+        """Return the factors that each parent would take by itself, the others held."""
+
+    @abstractmethod
+    def step(self, seen: Array, parents: Factors, auxiliary: Any, above: Above) -> Factors:
+        """Return the parents after a parallel step that is made not to lower the bound."""

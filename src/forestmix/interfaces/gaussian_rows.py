@@ -1,0 +1,88 @@
+"""Gaussian rows: the bound needs the means and variances of their parents only, of whatever family (design 1.6)."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from forestmix.arrays import Array
+from forestmix.interfaces.base import Above, Interface
+from forestmix.latents import Factors, GaussianFactors, settle
+from forestmix.model import Layer
+from forestmix.statistics import Objective
+
+#: For objective "fm": epsilon is proportional to |w| times a standard deviation of at least this share of the largest.
+LEAST_SHARE = 1e-6
+
+
+class GaussianRows(Interface):
+    """Rows ``N(b_i + w_i . y, sd_i^2)``; ``a`` is quadratic, so ``excess_i = Var(eta_i) / (2 sd_i^2)``.
+
+    For all parents at once the mean part is majorised by ``D_j = sum_i kappa_i |w_ij| sum_k |w_ik|``, which is the
+    forest mixture curvature with epsilon proportional to |w|; the variance part stays exact. Each parent then has a
+    problem of its own, solved by ``latents.settle``. Objective "fm" has the paper's epsilon, and D for the variances too.
+    """
+
+    def __init__(self, layer: Layer, kind: type[Factors], observed: Array | None, objective: Objective) -> None:
+        super().__init__(layer, kind, observed)
+        self.objective = objective
+
+    @property
+    def kappa(self) -> Array:
+        """``1 / sd_i^2``, 0 for a missing row: (N, n), or (1, n) where all observations share it."""
+        sd = np.broadcast_to(self.layer.family.sd, self.layer.size).astype(np.float64)  # type: ignore[attr-defined]
+        return self.masked((sd**-2.0)[None])
+
+    @cached_property
+    def _information(self) -> tuple[Array, Array]:
+        """``H`` and ``D`` of every parent."""
+        kappa, ones = self.kappa, np.ones(self.layer.n_parents)
+        H = self.squared.adjoint(kappa).astype(np.float64)
+        return H, self.absolute.adjoint(kappa * self.absolute.forward(ones)).astype(np.float64)
+
+    def take(self, keep: Array) -> GaussianRows:
+        """Return the interface of the chosen observations."""
+        chosen = super().take(keep)
+        if self.observed is not None:
+            chosen.__dict__.pop("_information", None)
+        return chosen
+
+    def slope(self, seen: Array, parents: Factors) -> Array:
+        """Return ``sum_i w_ij e_i`` with ``e_i = kappa_i (E y_i - m_i)``."""
+        error = self.kappa * (seen - self.eta(parents))
+        return self.layer.weights.adjoint(error).astype(np.float64)
+
+    def excess(self, parents: Factors, auxiliary: None) -> Array:
+        """Return ``kappa_i r_i^2 / 2`` with ``r_i^2 = sum_j w_ij^2 Var_j`` or, for "fm", ``(sum_j |w_ij| Std_j)^2``."""
+        if self.objective == "elbo":
+            return 0.5 * self.kappa * self.squared.forward(parents.variance)
+        return 0.5 * self.kappa * self.absolute.forward(parents.sd).astype(np.float64) ** 2
+
+    def target(self, seen: Array, parents: Factors, auxiliary: None, above: Above) -> Factors:
+        """Return the exact coordinate update of each parent; for "fm" the update of the paper, which is one too."""
+        slope = self.slope(seen, parents)
+        H = self._paper_curvature(parents) if self.objective == "fm" else self._information[0]
+        return self.kind.tilted(above.family, above.eta, H, H * parents.mean + slope)
+
+    def step(self, seen: Array, parents: Factors, auxiliary: None, above: Above) -> Factors:
+        """Return the maximiser of the surrogate for all parents at once."""
+        if self.objective == "fm":
+            return self.target(seen, parents, auxiliary, above)
+        H, D = self._information
+        slope, mean = self.slope(seen, parents), parents.mean
+        if self.kind is GaussianFactors:
+            return self._gaussian_step(slope, parents, above)
+        return settle(self.kind, above.family, above.eta, H, D, D * mean + slope, H * mean + slope)
+
+    def _gaussian_step(self, slope: Array, parents: Factors, above: Above) -> GaussianFactors:
+        """Return the closed form: ``mu + gradient / (1 / sd^2 + D)``, and the exact variance."""
+        H, D = self._information
+        precision = above.family.sd.astype(np.float64) ** -2.0
+        gradient = slope - precision * (parents.mean - above.eta)
+        return GaussianFactors(parents.mean + gradient / (precision + D), (precision + H) ** -0.5 + 0 * parents.sd)
+
+    def _paper_curvature(self, parents: Factors) -> Array:
+        """Return ``D_j = (1 / Std_j) sum_i |w_ij| s_i kappa_i``; a Std near 0 is taken for a share of the largest."""
+        sd = np.maximum(parents.sd, LEAST_SHARE * np.max(parents.sd, axis=1, keepdims=True))
+        return self.absolute.adjoint(self.kappa * self.absolute.forward(sd)).astype(np.float64) / sd

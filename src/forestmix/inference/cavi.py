@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from forestmix.arrays import Array
+from forestmix.errors import ArgumentError
 from forestmix.inference.base import Algorithm, Memory, Proposal, check_count, check_order
+from forestmix.inference.latent_problem import LatentProblem
+from forestmix.inference.latent_steps import sweep_latents
 from forestmix.inference.problem import Point, Problem
 from forestmix.inference.rules import exact, step_groups
 from forestmix.inference.schedule import Cursor, OneOfEveryBlock
@@ -33,6 +36,13 @@ class GreedyMemory(Memory):
     def take(self, keep: Array) -> GreedyMemory:
         """Return the memory of the chosen observations."""
         return GreedyMemory(self.visited[keep])
+
+
+class LayersMemory(Memory):
+    """The generator of random orders, or ``None`` for cyclic ones, where sweeps go layer by layer."""
+
+    def __init__(self, rng: np.random.Generator | None) -> None:
+        self.rng = rng
 
 
 @dataclass(frozen=True)
@@ -60,20 +70,33 @@ class CAVI(Algorithm):
         check_order(self.order, ("cyclic", "random", "greedy"))
         check_count("steps_per_iteration", self.steps_per_iteration)
 
-    def start(self, problem: Problem, point: Point) -> Memory:
+    def start(self, problem: Any, point: Any) -> Memory:
         """Return the first sweep, or for greedy order which variables were visited: none."""
+        if isinstance(problem, LatentProblem):
+            return self._layers_memory(problem)
         if self.order == "greedy":
             return GreedyMemory(np.zeros((problem.n_observations, problem.size), bool))
         everything = Partition.from_lists([np.arange(problem.size)])
         schedule = OneOfEveryBlock(everything, shuffle=self.order == "random")
         return SweepMemory(Cursor(schedule, np.random.default_rng(self.seed)))
 
-    def propose(self, problem: Problem, point: Point, memory: SweepMemory | GreedyMemory) -> Proposal:
+    def propose(self, problem: Any, point: Any, memory: SweepMemory | GreedyMemory | LayersMemory) -> Proposal:
         """Update the next variables."""
+        if isinstance(memory, LayersMemory):
+            q = sweep_latents(problem, point, memory.rng)
+            return Proposal(q, problem.size, problem.size)
         if isinstance(memory, GreedyMemory):
             return self._greedy_step(problem, point, memory)
         groups = memory.cursor.take(self.steps_per_iteration)
         return Proposal(step_groups(problem, point, exact, groups), len(groups.starts) - 1, len(groups.members))
+
+    def _layers_memory(self, problem: LatentProblem) -> LayersMemory:
+        if self.order == "greedy" or self.steps_per_iteration is not None:
+            raise ArgumentError(
+                "order must be 'cyclic' or 'random', and steps_per_iteration None, for latents that are not Gaussian; "
+                f"got {self.order!r} and {self.steps_per_iteration!r}."
+            )
+        return LayersMemory(np.random.default_rng(self.seed) if self.order == "random" else None)
 
     def _greedy_step(self, problem: Problem, point: Point, memory: GreedyMemory) -> Proposal:
         steps = problem.size if self.steps_per_iteration is None else self.steps_per_iteration

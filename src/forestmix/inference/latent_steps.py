@@ -22,6 +22,17 @@ def step_latents(problem: LatentProblem, point: LatentPoint, schedule: str) -> L
     return problem.stack.improve(point.q)
 
 
+def sweep_latents(problem: LatentProblem, point: LatentPoint, rng: np.random.Generator | None) -> LayeredFactors:
+    """Update every variable to its exact optimum in turn, layer after layer from the lowest up."""
+    q, stack = point.q, problem.stack
+    for layer in range(stack.depth):
+        size = q.layers[layer].mean.shape[1]
+        order = np.arange(size) if rng is None else rng.permutation(size)
+        swept = stack.interfaces[layer].sweep(stack.seen(q, layer), q.layers[layer], stack.above(q, layer), order)
+        q = q.replace(layer, swept)
+    return q
+
+
 def _not_lower(problem: LatentProblem, old: LatentPoint, new: LatentPoint, layers: list[int]) -> LatentPoint:
     """Return the new point, with shorter Gaussian steps, or none, for the observations that it would lower."""
     fell = _fell(old, new)

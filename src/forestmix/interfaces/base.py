@@ -20,6 +20,7 @@ from typing import Any, Self
 import numpy as np
 
 from forestmix.arrays import Array
+from forestmix.errors import ArgumentError
 from forestmix.latents import Batch, Factors
 from forestmix.model import Layer
 from forestmix.weights import Weights
@@ -89,3 +90,21 @@ class Interface(ABC):
     @abstractmethod
     def step(self, seen: Array, parents: Factors, auxiliary: Any, above: Above) -> Factors:
         """Return the parents after a parallel step that is made not to lower the bound."""
+
+    def sweep(self, seen: Array, parents: Factors, above: Above, order: Array) -> Factors:
+        """Return the parents after each was updated to its exact optimum in turn, in this order."""
+        raise ArgumentError(
+            f"Coordinate ascent is not available for {type(above.family).__name__} latents under "
+            f"{self.layer.family!r} rows in a model that also has latents of other families. Use algorithm='fm'."
+        )
+
+
+def with_columns(factors: Factors, members: Array, other: Factors) -> Factors:
+    """Return the factors with those of ``other``, one for each of ``members``, in their place."""
+    mine, its = factors.aligned(other)
+    changed = []
+    for name in mine._names():
+        array = np.array(getattr(mine, name))
+        array[:, members] = getattr(its, name)
+        changed.append(array)
+    return type(factors)(*changed)

@@ -21,13 +21,10 @@ import scipy
 
 from forestmix.arrays import Array
 from forestmix.interfaces.base import Above, Interface
-from forestmix.interfaces.solver import RowSolver
+from forestmix.interfaces.solver import BRIEF, RowSolver
 from forestmix.latents import Batch, BernoulliFactors, Factors
 from forestmix.latents.poisson import PoissonFactors, grown
 from forestmix.model import Layer
-
-#: Newton steps on the auxiliary parameters in each iteration; they start where the last iteration left them.
-STEPS_EACH = 3
 
 
 @dataclass(frozen=True)
@@ -94,11 +91,11 @@ class CountParents(Interface):
         eta, mean = self.eta(parents)[:, entries.row], parents.mean[:, entries.column]
         return RowAuxiliary(epsilon.copy(), epsilon * eta - entries.weight * mean)
 
-    def improve(self, parents: Factors, auxiliary: RowAuxiliary, steps: int = STEPS_EACH) -> RowAuxiliary:
+    def improve(self, parents: Factors, auxiliary: RowAuxiliary, barriers: tuple[float, ...] = BRIEF) -> RowAuxiliary:
         """Return better auxiliary parameters by Newton's method, row by row, or the old ones where it finds none."""
         table = parents.log_table  # type: ignore[attr-defined]
         solver = RowSolver(self.entries, self.family, np.exp(table)[:, self.entries.column])
-        epsilon, c = solver.solve(auxiliary.epsilon, auxiliary.c, steps)
+        epsilon, c = solver.solve(auxiliary.epsilon, auxiliary.c, barriers)
         return RowAuxiliary(epsilon, c)
 
     def excess(self, parents: Factors, auxiliary: RowAuxiliary) -> Array:

@@ -17,8 +17,9 @@ import numpy as np
 import scipy
 
 from forestmix.arrays import Array
+from forestmix.errors import ArgumentError
 from forestmix.families import Poisson
-from forestmix.interfaces.base import Above, Interface
+from forestmix.interfaces.base import Above, Interface, with_columns
 from forestmix.interfaces.count_parents import Entries
 from forestmix.latents import BernoulliFactors, Factors
 from forestmix.latents.poisson import PoissonFactors, grown
@@ -50,8 +51,15 @@ class ExactCounts(Interface):
         return self._factors(tables)
 
     def step(self, seen: Array, parents: Factors, auxiliary: None, above: Above) -> Factors:
+        """Raise: nothing makes a parallel step safe here."""
+        raise ArgumentError(
+            "objective must be 'auto' or 'fm' for parallel steps of counts under Bernoulli, Binomial or Poisson rows; the "
+            "ELBO is climbed by algorithm='cavi', also from a result: infer(model, x, 'cavi', init=result)."
+        )
+
+    def sweep(self, seen: Array, parents: Factors, above: Above, order: Array) -> Factors:
         """Return the parents after each was updated in turn."""
-        for j in range(self.entries.shape[1]):
+        for j in order:
             members = np.array([j])
             tables = [self._tables(k, seen, parents.log_table[k], above, members) for k in range(len(parents.mean))]  # type: ignore[attr-defined]
             parents = with_columns(parents, members, self._factors(tables))
@@ -135,17 +143,3 @@ class ExactCounts(Interface):
         if self.kind is BernoulliFactors:
             return table(np.arange(2.0))
         return grown(lambda y: table(y) - scipy.special.gammaln(y + 1))
-
-
-def with_columns(factors: Factors, members: Array, other: Factors) -> Factors:
-    """Return the factors with those of ``other``, one for each of ``members``, in their place."""
-    length = getattr(factors, "log_table", np.empty(0)).shape[-1]
-    if isinstance(factors, PoissonFactors) and isinstance(other, PoissonFactors):
-        length = max(length, other.log_table.shape[-1])
-        factors, other = factors._padded(length), other._padded(length)
-    changed = []
-    for name in factors._names():
-        array = np.array(getattr(factors, name))
-        array[:, members] = getattr(other, name)
-        changed.append(array)
-    return type(factors)(*changed)

@@ -75,6 +75,38 @@ class GaussianRows(Interface):
             return self._gaussian_step(slope, parents, above)
         return settle(self.kind, above.family, above.eta, H, D, D * mean + slope, H * mean + slope)
 
+    def sweep(self, seen: Array, parents: Factors, above: Above, order: Array) -> Factors:
+        """Return the parents after each was set to its exact optimum in turn; the row errors go along."""
+        H, columns = self._information[0], self.layer.weights.columns()
+        starts, rows, values = columns.indptr, columns.indices, columns.data.astype(np.float64)
+        kappa = np.broadcast_to(self.kappa, seen.shape)
+        error = kappa * (seen - self.eta(parents))
+        H, eta = (np.broadcast_to(part, parents.mean.shape) for part in (H, above.eta))
+        arrays = [np.array(getattr(parents, name)) for name in parents._names()]
+        mean = parents.mean.copy()
+        for j in order:
+            part = slice(starts[j], starts[j + 1])
+            h = H[:, j] * mean[:, j] + error[:, rows[part]] @ values[part]
+            new = self.kind.tilted(above.family.take(np.array([j])), eta[:, j, None], H[:, j, None], h[:, None])
+            change = new.mean[:, 0] - mean[:, j]
+            error[:, rows[part]] -= kappa[:, rows[part]] * values[part] * change[:, None]
+            mean[:, j] = new.mean[:, 0]
+            arrays = self._store(arrays, j, new)
+        return self.kind(*arrays)
+
+    def _store(self, arrays: list[Array], j: int, new: Factors) -> list[Array]:
+        """Write one factor into the arrays of all; a table may have to grow first."""
+        stored = []
+        for array, name in zip(arrays, new._names(), strict=True):
+            value = getattr(new, name)[:, 0]
+            if array.ndim == 3 and value.shape[-1] != array.shape[-1]:
+                length = max(value.shape[-1], array.shape[-1])
+                array = np.pad(array, [(0, 0), (0, 0), (0, length - array.shape[-1])], constant_values=-np.inf)
+                value = np.pad(value, [(0, 0), (0, length - value.shape[-1])], constant_values=-np.inf)
+            array[:, j] = value
+            stored.append(array)
+        return stored
+
     def _gaussian_step(self, slope: Array, parents: Factors, above: Above) -> GaussianFactors:
         """Return the closed form: ``mu + gradient / (1 / sd^2 + D)``, and the exact variance."""
         H, D = self._information

@@ -2,32 +2,51 @@
 
 With ``c = epsilon b_hat`` the row's part of the bound is a sum of perspectives, jointly convex in (epsilon, c)::
 
-    minimise  sum_j f_j(epsilon_j, c_j),   f_j = epsilon_j E a((c_j + w_j y_j) / epsilon_j)
+    minimise  sum_j f_j,   f_j = epsilon_j E a(h_j),   h_j = (c_j + w_j y_j) / epsilon_j
     with      sum_j epsilon_j = 1,  epsilon_j > 0,  sum_j c_j = b
 
-Gradient and Hessian are expectations too; with ``h = (c + w y) / epsilon``::
+Newton's method in ``v = d epsilon / epsilon`` and ``p``, the change of h's centre ``k = E a''(h) h / E a''(h)``, so that
+``d c = epsilon (p + k v)``. In these the Hessian is diagonal, and nothing in it cancels::
 
-    df/dc = E a'(h)          d2f = (1 / epsilon) [  E a''(h)      -E a''(h) h   ]     in the order (c, epsilon)
-    df/de = E a(h) - h a'(h)                     [ -E a''(h) h     E a''(h) h^2 ]
+    d f / d p = epsilon E a'(h)                     d2 f / d p2 = epsilon E a''(h)
+    d f / d v = epsilon E [a(h) - (h - k) a'(h)]    d2 f / d v2 = epsilon E a''(h) (h - k)^2
 
-The Hessian is made of 2 x 2 blocks, and the two constraints couple them, so a Newton step solves a 2 x 2 system for each
-row. A step is halved until it lowers the row's sum; a row that finds no such step stays as it is.
+The constraints ``sum epsilon v = 0`` and ``sum epsilon (p + k v) = 0`` are made orthogonal by subtracting from k its mean
+over the row, weighted with ``epsilon^2 / (d2 f / d v2)``; each then has a multiplier by itself.
+
+For Bernoulli rows an epsilon may be 0 at the optimum, where ``f`` is ``E max(0, c + w y)`` and has a kink. So the rows
+have a barrier, ``-tau sum_j log epsilon_j``, which in v has slope ``-tau`` and curvature ``tau`` whatever epsilon is, and
+tau goes down step by step; at the end the row is within ``k tau`` of its optimum, k its number of parents. It also takes
+care of parents that are all but certain, in whose v there is next to no curvature.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from forestmix.arrays import Array
 
-#: Relative to the block's own size, what is added to its diagonal: a parent that is certain has a singular block.
-RIDGE = 1e-10
 #: A step goes at most this share of the way to where an epsilon would be zero.
 TO_THE_BOUNDARY = 0.9
 #: Halvings of a step at most, and the share of the predicted fall that a step must bring.
-HALVINGS, ARMIJO = 40, 1e-4
+HALVINGS, ARMIJO = 30, 1e-4
+#: The barrier, relative to the row's sum: for a full solve, and for a row that has changed a little since the last.
+FULL = tuple(10.0 ** (-0.5 * k) for k in range(1, 24))
+BRIEF = (1e-5, 1e-8, 1e-11)
+#: Newton steps at most for each barrier; it goes on to the next when the predicted fall is this share of the barrier.
+INNER, NEAR = 8, 0.1
+
+
+class Derivatives(NamedTuple):
+    """Gradient and diagonal Hessian of every entry in (p, v), and the centre k, each (N, nnz)."""
+
+    slope_p: Array
+    slope_v: Array
+    curvature_p: Array
+    curvature_v: Array
+    centre: Array
 
 
 class RowSolver:
@@ -42,85 +61,106 @@ class RowSolver:
 
     def __init__(self, entries: Any, family: Any, probabilities: Array) -> None:
         self.entries, self.family, self.probabilities = entries, family, probabilities
+        #: Values that no parent takes are not looked at.
+        self.values = np.flatnonzero(np.any(probabilities > 0, axis=(0, 1)))
 
     def terms(self, epsilon: Array, c: Array) -> Array:
         """Return ``f`` of every entry, (N, nnz)."""
-        total = np.zeros(np.broadcast_shapes(epsilon.shape, c.shape))
-        for y in range(self.probabilities.shape[-1]):
+        return epsilon * self._expected(epsilon, c, lambda h: (self.family.log_partition(h),))[0]
+
+    def derivatives(self, epsilon: Array, c: Array) -> Derivatives:
+        """Return gradient and Hessian in (p, v)."""
+        family = self.family
+
+        def around_zero(h: Array) -> tuple[Array, ...]:
+            curvature = family.log_partition_curvature(h)
+            return family.log_partition_slope(h), curvature, curvature * h
+
+        slope, curvature, moment = self._expected(epsilon, c, around_zero)
+        centre = np.divide(moment, curvature, out=np.zeros_like(moment), where=curvature > 0)
+
+        def around_centre(h: Array) -> tuple[Array, ...]:
+            distance = h - centre
+            value, own_slope = family.log_partition(h), family.log_partition_slope(h)
+            return value - distance * own_slope, family.log_partition_curvature(h) * distance**2
+
+        rest, spread = self._expected(epsilon, c, around_centre)
+        return Derivatives(epsilon * slope, epsilon * rest, epsilon * curvature, epsilon * spread, centre)
+
+    def solve(self, epsilon: Array, c: Array, barriers: tuple[float, ...] = FULL) -> tuple[Array, Array]:
+        """Return parameters at which each row's sum is lower, or the same ones for a row that finds none."""
+        first, before = (epsilon, c), self.entries.sum_rows(self.terms(epsilon, c))
+        for barrier in barriers:
+            # Relative to the sum as it is now: a start can be larger than the optimum by many orders.
+            tau = barrier * np.maximum(self.entries.sum_rows(self.terms(epsilon, c)), 1e-300)
+            for _ in range(INNER):
+                step_epsilon, step_c, fall = self._direction(epsilon, c, tau)
+                if np.all(fall <= NEAR * tau):
+                    break
+                epsilon, c = self._search(epsilon, c, tau, step_epsilon, step_c, fall)
+        worse = ~(self.entries.sum_rows(self.terms(epsilon, c)) <= before)[:, self.entries.row]
+        return np.where(worse, first[0], epsilon), np.where(worse, first[1], c)
+
+    def _expected(self, epsilon: Array, c: Array, functions: Any) -> list[Array]:
+        """Return the expectations of functions of h; a value of probability 0 adds nothing, also where it overflows."""
+        sums: list[Array] = []
+        for y in self.values:
             p = self.probabilities[..., y]
-            value = self.family.log_partition((c + self.entries.weight * y) / epsilon)
-            total += np.where(p > 0, p * value, 0.0)
-        return epsilon * total
+            parts = functions((c + self.entries.weight * y) / epsilon)
+            weighted = [np.where(p > 0, p * part, 0.0) for part in parts]
+            sums = weighted if not sums else [total + part for total, part in zip(sums, weighted, strict=True)]
+        return sums
 
-    def derivatives(self, epsilon: Array, c: Array) -> tuple[Array, ...]:
-        """Return the gradient in c and epsilon, and the three entries of the Hessian, each (N, nnz)."""
-        sums = [np.zeros(epsilon.shape) for _ in range(5)]
-        for y in range(self.probabilities.shape[-1]):
-            p = self.probabilities[..., y]
-            h = (c + self.entries.weight * y) / epsilon
-            value, slope = self.family.log_partition(h), self.family.log_partition_slope(h)
-            curvature = self.family.log_partition_curvature(h)
-            for total, part in zip(
-                sums, (slope, value - h * slope, curvature, -curvature * h, curvature * h**2), strict=True
-            ):
-                total += np.where(p > 0, p * part, 0.0)
-        return sums[0], sums[1], sums[2] / epsilon, sums[3] / epsilon, sums[4] / epsilon
-
-    def solve(self, epsilon: Array, c: Array, steps: int, tol: float = 0.0) -> tuple[Array, Array]:
-        """Return better parameters after at most ``steps`` Newton steps; ``tol``: predicted fall of a row to end at."""
-        value = self.entries.sum_rows(self.terms(epsilon, c))
-        for _ in range(steps):
-            step_c, step_epsilon, fall = self._direction(epsilon, c)
-            if np.all(fall <= np.maximum(tol, 1e-15 * np.abs(value))):
-                break
-            epsilon, c, value = self._search(epsilon, c, value, step_epsilon, step_c, fall)
-        return epsilon, c
-
-    def _direction(self, epsilon: Array, c: Array) -> tuple[Array, Array, Array]:
-        """Return the Newton step and the fall that it predicts for each row, (N, n)."""
+    def _direction(self, epsilon: Array, c: Array, tau: Array) -> tuple[Array, Array, Array]:
+        """Return the Newton step in epsilon and c, and the fall that it predicts for each row, (N, n)."""
         sums, row = self.entries.sum_rows, self.entries.row
-        slope_c, slope_e, cc, ce, ee = self.derivatives(epsilon, c)
-        # In units of epsilon, so that one ridge suits both diagonals.
-        slope_e, ce, ee = slope_e * epsilon, ce * epsilon, ee * epsilon**2
-        slope_c, ce, cc = slope_c * epsilon, ce * epsilon, cc * epsilon**2
-        ridge = RIDGE * (cc + ee) + 1e-300
-        cc, ee = cc + ridge, ee + ridge
-        determinant = cc * ee - ce**2
-        # Inverse blocks, and their sums against the constraints' slopes, which are epsilon in these units.
-        vcc, vce, vee = ee / determinant, -ce / determinant, cc / determinant
-        gc, ge = vcc * slope_c + vce * slope_e, vce * slope_c + vee * slope_e
-        A, B, C = (sums(v * epsilon**2) for v in (vcc, vce, vee))
-        p, q = sums(gc * epsilon), sums(ge * epsilon)
-        scale = A * C - B**2
-        with np.errstate(divide="ignore", invalid="ignore"):
-            first, second = (C * p - B * q) / scale, (A * q - B * p) / scale
-        first, second = (np.nan_to_num(part)[:, row] * epsilon for part in (first, second))
-        step_c = -(vcc * (slope_c - first) + vce * (slope_e - second))
-        step_e = -(vce * (slope_c - first) + vee * (slope_e - second))
-        fall = -sums(slope_c * step_c + slope_e * step_e)
-        return step_c * epsilon, step_e * epsilon, np.maximum(np.nan_to_num(fall), 0.0)
+        at = self.derivatives(epsilon, c)
+        slope_v = at.slope_v - tau[:, row]
+        # A row whose curvature in p has underflowed is linear there, and is left alone.
+        along_p = np.divide(1.0, at.curvature_p, out=np.zeros_like(epsilon), where=at.curvature_p > 1e-200)
+        along_v = 1 / (at.curvature_v + tau[:, row])
+        weight = epsilon**2 * along_v
+        mean = _quotient(sums(weight * at.centre), sums(weight))
+        offset = at.centre - mean[:, row]
+        first = _quotient(sums(epsilon * slope_v * along_v), sums(weight))
+        norm = sums(epsilon**2 * along_p + weight * offset**2)
+        second = _quotient(sums(epsilon * (at.slope_p * along_p + offset * slope_v * along_v)), norm)
+        p = -(at.slope_p - epsilon * second[:, row]) * along_p
+        v = -(slope_v - epsilon * (first[:, row] + offset * second[:, row])) * along_v
+        # What rounding leaves of the constraints is taken out, so that it does not build up.
+        v = v - sums(epsilon * v)[:, row]
+        u = p + at.centre * v
+        u = u - sums(epsilon * u)[:, row]
+        fall = -sums(at.slope_p * (u - at.centre * v) + slope_v * v)
+        return epsilon * v, epsilon * u, np.maximum(np.nan_to_num(fall), 0.0)
+
+    def _barred(self, epsilon: Array, c: Array, tau: Array) -> Array:
+        """Return each row's sum with its barrier."""
+        return self.entries.sum_rows(self.terms(epsilon, c) - tau[:, self.entries.row] * np.log(epsilon))
 
     def _search(
-        self, epsilon: Array, c: Array, value: Array, step_epsilon: Array, step_c: Array, fall: Array
-    ) -> tuple[Array, Array, Array]:
-        """Take, in each row, the longest of the steps 1, 1/2, 1/4, ... that lowers its sum by enough."""
-        row = self.entries.row
+        self, epsilon: Array, c: Array, tau: Array, step_epsilon: Array, step_c: Array, fall: Array
+    ) -> tuple[Array, Array]:
+        """Take, in each row, the longest of the steps 1, 1/2, 1/4, ... that lowers it by enough."""
+        row, value = self.entries.row, self._barred(epsilon, c, tau)
         with np.errstate(divide="ignore", invalid="ignore"):
             room = np.where(step_epsilon < 0, -TO_THE_BOUNDARY * epsilon / step_epsilon, np.inf)
-        share = np.ones_like(value)
+        share = np.where(fall > NEAR * tau, 1.0, 0.0)
         for k in range(len(share)):
             np.minimum.at(share[k], row, room[k])
-        good = ~np.isfinite(self.entries.sum_rows(step_epsilon + step_c))
-        share[good] = 0.0
+        share[~np.isfinite(self.entries.sum_rows(step_epsilon + step_c))] = 0.0
         for _ in range(HALVINGS):
             wide = share[:, row]
             new_epsilon = np.where(wide > 0, epsilon + wide * step_epsilon, epsilon)
             new_c = np.where(wide > 0, c + wide * step_c, c)
-            new_value = self.entries.sum_rows(self.terms(new_epsilon, new_c))
-            worse = ~(new_value <= value - ARMIJO * share * fall) & (share > 0)
+            worse = ~(self._barred(new_epsilon, new_c, tau) <= value - ARMIJO * share * fall) & (share > 0)
             if not worse.any():
-                return new_epsilon, new_c, new_value
+                break
             share[worse] /= 2
         kept = worse[:, row]
-        epsilon, c = np.where(kept, epsilon, new_epsilon), np.where(kept, c, new_c)
-        return epsilon, c, np.where(worse, value, new_value)
+        return np.where(kept, epsilon, new_epsilon), np.where(kept, c, new_c)
+
+
+def _quotient(numerator: Array, denominator: Array) -> Array:
+    """Return the quotient, 0 for a row without entries."""
+    return np.divide(numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0)

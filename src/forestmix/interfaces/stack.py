@@ -16,11 +16,9 @@ from forestmix.interfaces.base import Above
 from forestmix.interfaces.choose import make_interfaces
 from forestmix.interfaces.count_parents import CountParents
 from forestmix.interfaces.exact import ExactCounts
+from forestmix.interfaces.solver import FULL
 from forestmix.latents import LATENTS, Batch, Factors, GaussianFactors
 from forestmix.model import DEF, Observations
-
-#: Newton steps at most for the auxiliary parameters of a bound that is asked for by itself.
-SOLVE_STEPS = 100
 
 
 @dataclass(frozen=True)
@@ -119,7 +117,7 @@ class Stack:
         if solve:
             for k, interface in enumerate(self.interfaces):
                 if isinstance(interface, CountParents):
-                    parts[k] = interface.improve(layers[k], parts[k], SOLVE_STEPS)
+                    parts[k] = interface.improve(layers[k], parts[k], FULL)
         return LayeredFactors(layers, tuple(parts))
 
     def seen(self, q: LayeredFactors, layer: int) -> Array:

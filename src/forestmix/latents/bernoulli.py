@@ -13,6 +13,9 @@ from forestmix.arrays import Array
 from forestmix.families import Bernoulli
 from forestmix.latents.base import Factors
 
+#: A logit of this size leaves a probability of exactly 0; a larger one, which may be infinite, changes nothing.
+_CERTAIN = 800.0
+
 
 @dataclass(frozen=True)
 class BernoulliFactors(Factors):
@@ -57,8 +60,10 @@ class BernoulliFactors(Factors):
         return np.stack([-np.logaddexp(0, self.logit), -np.logaddexp(0, -self.logit)], axis=-1)
 
     def relative_entropy(self, family: Bernoulli, eta: Array) -> Array:
-        """Return ``p (logit - eta) - a(logit) + a(eta)`` with ``a(z) = log(1 + exp(z))``."""
-        return self.mean * (self.logit - eta) - np.logaddexp(0, self.logit) + np.logaddexp(0, eta)
+        """Return ``a(eta) - p eta`` minus the entropy, with ``a(z) = log(1 + exp(z))``; an infinite logit has none."""
+        size = np.minimum(np.abs(self.logit), _CERTAIN)
+        entropy = np.log1p(np.exp(-size)) + size * scipy.special.expit(-size)
+        return np.logaddexp(0, eta) - self.mean * eta - entropy
 
     def quantile(self, p: Array) -> Array:
         """Return 0 where ``p <= q_j(0)``, else 1."""

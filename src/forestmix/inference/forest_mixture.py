@@ -13,6 +13,7 @@ from forestmix.inference.accelerate import ConjugateGradients
 from forestmix.inference.base import Algorithm, Memory, Proposal, choose_objective
 from forestmix.inference.cavi import SweepMemory
 from forestmix.inference.flat_problem import FlatProblem
+from forestmix.inference.latent_newton import LatentNewton, newton_applies
 from forestmix.inference.latent_problem import LatentProblem
 from forestmix.inference.latent_steps import step_latents
 from forestmix.inference.layers import check_schedule, sets_of_layers, step_layers
@@ -80,7 +81,7 @@ class ForestMixture(Algorithm):
     def start(self, problem: Any, point: Any) -> Memory:
         """Return the accelerator's memory, or the place among the groups."""
         if isinstance(problem, LatentProblem):
-            return Memory()
+            return LatentNewton() if self.accelerated and newton_applies(problem) else Memory()
         if self.accelerated:
             return (
                 ConjugateGradients.at(problem, point)
@@ -93,6 +94,8 @@ class ForestMixture(Algorithm):
 
     def propose(self, problem: Any, point: Any, memory: Memory) -> Proposal:
         """Make one parallel step over all latents, or one for each group."""
+        if isinstance(memory, LatentNewton):
+            return memory.propose(problem, point)
         if isinstance(problem, LatentProblem):
             sets = len(sets_of_layers(self.schedule, problem.stack.depth))
             return Proposal(step_latents(problem, point, self.schedule), sets, problem.size)
@@ -115,6 +118,8 @@ class ForestMixture(Algorithm):
         did is an alarm. For other rows some part of it does not: it is a natural gradient step (design 1.3).
         """
         if isinstance(problem, LatentProblem):
+            if isinstance(memory, LatentNewton):
+                yield from memory.retreats(problem, point)
             return
         if problem.curvature_is_constant:
             if self.accelerated:

@@ -35,7 +35,7 @@ class GaussianRows(Interface):
         return self.masked((sd**-2.0)[None])
 
     @cached_property
-    def _information(self) -> tuple[Array, Array]:
+    def information(self) -> tuple[Array, Array]:
         """``H`` and ``D`` of every parent."""
         kappa, ones = self.kappa, np.ones(self.layer.n_parents)
         H = self.squared.adjoint(kappa).astype(np.float64)
@@ -45,7 +45,7 @@ class GaussianRows(Interface):
         """Return the interface of the chosen observations."""
         chosen = super().take(keep)
         if self.observed is not None:
-            chosen.__dict__.pop("_information", None)
+            chosen.__dict__.pop("information", None)
         return chosen
 
     def slope(self, seen: Array, parents: Factors) -> Array:
@@ -62,14 +62,14 @@ class GaussianRows(Interface):
     def target(self, seen: Array, parents: Factors, auxiliary: None, above: Above) -> Factors:
         """Return the exact coordinate update of each parent; for "fm" the update of the paper, which is one too."""
         slope = self.slope(seen, parents)
-        H = self._paper_curvature(parents) if self.objective == "fm" else self._information[0]
+        H = self._paper_curvature(parents) if self.objective == "fm" else self.information[0]
         return self.kind.tilted(above.family, above.eta, H, H * parents.mean + slope)
 
     def step(self, seen: Array, parents: Factors, auxiliary: None, above: Above) -> Factors:
         """Return the maximiser of the surrogate for all parents at once."""
         if self.objective == "fm":
             return self.target(seen, parents, auxiliary, above)
-        H, D = self._information
+        H, D = self.information
         slope, mean = self.slope(seen, parents), parents.mean
         if self.kind is GaussianFactors:
             return self._gaussian_step(slope, parents, above)
@@ -77,7 +77,7 @@ class GaussianRows(Interface):
 
     def sweep(self, seen: Array, parents: Factors, above: Above, order: Array) -> Factors:
         """Return the parents after each was set to its exact optimum in turn; the row errors go along."""
-        H, columns = self._information[0], self.layer.weights.columns()
+        H, columns = self.information[0], self.layer.weights.columns()
         starts, rows, values = columns.indptr, columns.indices, columns.data.astype(np.float64)
         kappa = np.broadcast_to(self.kappa, seen.shape)
         error = kappa * (seen - self.eta(parents))
@@ -109,7 +109,7 @@ class GaussianRows(Interface):
 
     def _gaussian_step(self, slope: Array, parents: Factors, above: Above) -> GaussianFactors:
         """Return the closed form: ``mu + gradient / (1 / sd^2 + D)``, and the exact variance."""
-        H, D = self._information
+        H, D = self.information
         precision = above.family.sd.astype(np.float64) ** -2.0
         gradient = slope - precision * (parents.mean - above.eta)
         return GaussianFactors(parents.mean + gradient / (precision + D), (precision + H) ** -0.5 + 0 * parents.sd)

@@ -106,8 +106,10 @@ class RowSolver:
         sums: list[Array] = []
         for y in self.values:
             p = self.probabilities[..., y]
-            parts = functions((c + self.entries.weight * y) / epsilon)
-            weighted = [np.where(p > 0, p * part, 0.0) for part in parts]
+            # What overflows where the probability is 0 is not used, and elsewhere is a step refused.
+            with np.errstate(over="ignore", invalid="ignore"):
+                parts = functions((c + self.entries.weight * y) / epsilon)
+                weighted = [np.where(p > 0, p * part, 0.0) for part in parts]
             sums = weighted if not sums else [total + part for total, part in zip(sums, weighted, strict=True)]
         return sums
 

@@ -172,5 +172,5 @@ def _tilt_size(q: Factors, above: Above) -> Array:
         return np.abs(q.mean - above.eta) * (np.abs(q.mean) + np.abs(above.eta)) / scale**2
     H, h = getattr(q, "H", None), getattr(q, "h", None)
     if H is None or h is None:
-        return np.abs(getattr(q, "logit", 0.0) * q.mean)
+        return np.abs(above.eta * q.mean)
     return np.abs(h * q.mean) + H * (q.mean**2 + q.variance)

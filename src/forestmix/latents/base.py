@@ -30,6 +30,10 @@ class Factors(Batch, ABC):
         """Return ``q(y) ∝ p(y | eta) exp(-H y^2 / 2 + h y)``, the form that Gaussian rows give every factor."""
 
     @abstractmethod
+    def tilt(self, family: Any, eta: Array, H: Array) -> Array:
+        """Return the h of ``tilted`` that gave these factors."""
+
+    @abstractmethod
     def relative_entropy(self, family: Any, eta: Array) -> Array:
         """Return ``KL(q_j || p(y | eta_j))`` of every variable, (N, m)."""
 

@@ -59,6 +59,10 @@ class BernoulliFactors(Factors):
         """``log q_j(y)`` for y = 0 and 1, (N, m, 2)."""
         return np.stack([-np.logaddexp(0, self.logit), -np.logaddexp(0, -self.logit)], axis=-1)
 
+    def tilt(self, family: Bernoulli, eta: Array, H: Array) -> Array:
+        """Return ``logit - eta + H / 2``."""
+        return self.logit - eta + 0.5 * H
+
     def relative_entropy(self, family: Bernoulli, eta: Array) -> Array:
         """Return ``a(eta) - p eta`` minus the entropy, with ``a(z) = log(1 + exp(z))``; an infinite logit has none."""
         size = np.minimum(np.abs(self.logit), _CERTAIN)

@@ -41,6 +41,10 @@ class ExponentialFactors(Factors):
         """The standard deviation."""
         return np.sqrt(self.half_line.moments[1])
 
+    def tilt(self, family: Exponential, eta: Array, H: Array) -> Array:
+        """Return ``h + rate``, without the prior's part."""
+        return self.h + family.rate
+
     def relative_entropy(self, family: Exponential, eta: Array) -> Array:
         """Return ``E(-H y^2 / 2 + (h + rate) y) - log Z - log rate``, Z the mass of the tilted half line."""
         mean, variance = self.half_line.moments

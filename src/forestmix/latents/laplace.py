@@ -64,6 +64,10 @@ class LaplaceFactors(Factors):
         """The standard deviation."""
         return np.sqrt(self._centred[1])
 
+    def tilt(self, family: Laplace, eta: Array, H: Array) -> Array:
+        """Return the tilt of y, not of its distance from the location."""
+        return self.h + H * self.location
+
     def relative_entropy(self, family: Laplace, eta: Array) -> Array:
         """Return ``E(-H u^2 / 2 + h u) - log Z + log(2 / rate)``, Z the mass of both sides; ``eta`` is the location."""
         mean, variance = self._centred

@@ -51,6 +51,11 @@ class SpikeSlabFactors(Factors):
         between = scipy.special.expit(-self.logit) * self.slab_mean**2
         return np.sqrt(self.inclusion * (self.slab_sd**2 + between))
 
+    def tilt(self, family: SpikeSlab, eta: Array, H: Array) -> Array:
+        """Return ``P slab_mean - eta / sd^2``."""
+        precision = family.sd.astype(np.float64) ** -2.0
+        return self.slab_mean * (H + precision) - eta * precision
+
     def relative_entropy(self, family: SpikeSlab, eta: Array) -> Array:
         """Return the divergence of the two inclusions, plus ``inclusion`` times that of the two slabs."""
         prior = scipy.special.logit(family.inclusion.astype(np.float64))

@@ -9,11 +9,11 @@ import forestmix
 
 ROOT = Path(forestmix.__file__).parent
 ORDER = [
-    "errors", "arrays", "kernels", "families", "weights",
-    "model", "posterior", "partition", "statistics", "auxiliary", "bounds", "evidence",
+    "errors", "arrays", "kernels", "families", "weights", "latents",
+    "model", "posterior", "partition", "statistics", "flat", "interfaces", "auxiliary", "bounds", "evidence",
     "linear_response",
     "prediction",
-    "result", "inference", "progress", "run",
+    "layer_posterior", "result", "inference", "progress", "run", "builders",
     "__init__",
     "data", "plots", "experiments", "report", "cli",
 ]  # fmt: skip

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy import sparse
 
-from forestmix.weights import Convolution, DenseWeights, SparseWeights, Weights, windows
+from forestmix.weights import Convolution, DenseWeights, LayeredWeights, SparseWeights, Weights, windows
 
 Case = tuple[Weights, np.ndarray]
 
@@ -114,6 +114,29 @@ def every_second(matrix: np.ndarray) -> np.ndarray:
     return np.repeat(np.repeat(matrix, 2, axis=0), 2, axis=1)[::2, ::2]
 
 
+def layered(*builders: Callable[[], Case], sign=-1) -> Case:
+    """Return stacked layers and, block by block, the matrix they stand for."""
+    parts = [build() for build in builders]
+    rows, columns = [p[1].shape[0] for p in parts], [p[1].shape[1] for p in parts]
+    expected = np.zeros((sum(rows), sum(columns)), parts[0][1].dtype)
+    for k, (_, matrix) in enumerate(parts):
+        top, left = sum(rows[:k]), sum(columns[:k])
+        expected[top : top + rows[k], left : left + columns[k]] = matrix if k == 0 else sign * matrix
+        if k:
+            for i in range(rows[k]):
+                expected[top + i, left - columns[k - 1] + i] += 1
+    return LayeredWeights([part for part, _ in parts], sign), expected
+
+
+def of_shape(n: int, m: int, kind=DenseWeights, dtype=np.float64) -> Callable[[], Case]:
+    def build() -> Case:
+        matrix = np.random.default_rng(n * 7 + m).normal(size=(n, m)).astype(dtype)
+        matrix[0, 0] = 0
+        return kind(sparse.csr_array(matrix) if kind is SparseWeights else matrix), matrix
+
+    return build
+
+
 WEIGHTS: dict[str, Callable[[], Case]] = {
     "dense, C order": lambda: dense_with(np.ascontiguousarray),
     "dense, F order": lambda: dense_with(np.asfortranarray),
@@ -149,6 +172,11 @@ WEIGHTS: dict[str, Callable[[], Case]] = {
     "convolution, overlapping": lambda: convolution(4, 3, 3, 5, placement="overlapping"),
     "convolution, overlapping, even": lambda: convolution(3, 2, 2, 4, placement="overlapping"),
     "convolution, overlapping, larger": lambda: convolution(2, 6, 5, image=(3, 2), placement="overlapping"),
+    "layered, dense": lambda: layered(of_shape(7, 5), of_shape(5, 3), of_shape(3, 2)),
+    "layered, one layer": lambda: layered(of_shape(7, 5)),
+    "layered, mixed": lambda: layered(of_shape(6, 4, SparseWeights), of_shape(4, 3)),
+    "layered, after an entry map": lambda: layered(of_shape(6, 4), of_shape(4, 3), sign=1),
+    "layered, float32": lambda: layered(of_shape(6, 4, dtype=np.float32), of_shape(4, 3, dtype=np.float32)),
     "windows": lambda: window((5, 4), 3),
     "windows, oblong": lambda: window((5, 4), (2, 3)),
     "windows, larger than the image": lambda: window((2, 3), 4),

@@ -7,10 +7,12 @@ from importlib.metadata import version
 
 from forestmix.auxiliary import Auxiliary, optimal_auxiliary
 from forestmix.bounds import elbo, fm_bound, forest_likeness, gap
+from forestmix.builders import from_arrays, from_sklearn
 from forestmix.errors import ArgumentError, ForestmixError
 from forestmix.evidence import log_evidence
 from forestmix.families import Bernoulli, Binomial, Exponential, Gaussian, Laplace, Mixed, Poisson, SpikeSlab
 from forestmix.inference import CAVI, BlockCoordinate, Damped, ForestMixture, Hogwild
+from forestmix.layer_posterior import LayerPosterior
 from forestmix.model import DEF, Layer, Prior
 from forestmix.prediction import Prediction
 from forestmix.result import Result, Status, Trace
@@ -37,6 +39,7 @@ __all__ = [
     "Iteration",
     "Laplace",
     "Layer",
+    "LayerPosterior",
     "Mixed",
     "Poisson",
     "Prediction",
@@ -48,6 +51,8 @@ __all__ = [
     "elbo",
     "fm_bound",
     "forest_likeness",
+    "from_arrays",
+    "from_sklearn",
     "gap",
     "infer",
     "log_evidence",

@@ -10,6 +10,7 @@ from scipy import sparse
 
 from forestmix.arrays import Array, finite, numbers
 from forestmix.errors import ArgumentError
+from forestmix.families import Gaussian
 from forestmix.model import DEF, Layer, Observations
 from forestmix.posterior import GaussianFactors, as_factors
 from forestmix.weights import DenseWeights, Weights
@@ -33,6 +34,7 @@ def optimal_auxiliary(model: DEF, q: Any) -> Auxiliary:
     ``epsilon_ij = |w_ij| sigma_j / s_i`` and ``b_hat_ij = m_i - w_ij mu_j / epsilon_ij``, which is
     ``m_i - sgn(w_ij) s_i mu_j / sigma_j`` and so is finite however small ``epsilon_ij`` is.
     """
+    require_one_gaussian_layer(model, "optimal_auxiliary")
     factors = as_factors("q", q, model, 1)
     weights, bias = model.layers[0].weights, model.layers[0].bias
     mean, sd = factors.mean[0], factors.sd[0]
@@ -48,6 +50,15 @@ def optimal_auxiliary(model: DEF, q: Any) -> Auxiliary:
         return matrix.toarray() if isinstance(weights, DenseWeights) else matrix
 
     return Auxiliary(like_weights(epsilon), like_weights(b_hat))
+
+
+def require_one_gaussian_layer(model: DEF, name: str) -> None:
+    """Raise unless the model has one layer of Gaussian latents, for which the optimum has a closed form."""
+    if len(model.layers) > 1 or not isinstance(model.prior.family, Gaussian):
+        raise ArgumentError(
+            f"{name} is for models with one layer of Gaussian latents; got {len(model.layers)} layers of latents with "
+            f"{model.prior.family!r} on top. Use fm_bound(model, x, q), which finds the best parameters of any model."
+        )
 
 
 def explicit_rows(model: DEF, data: Observations, q: GaussianFactors, auxiliary: Auxiliary) -> Array:

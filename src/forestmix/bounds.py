@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from forestmix.arrays import Array, total
-from forestmix.auxiliary import Auxiliary, explicit_rows
+from forestmix.auxiliary import Auxiliary, explicit_rows, require_one_gaussian_layer
 from forestmix.errors import ArgumentError
 from forestmix.flat import Flat, FlatSite, is_deep
-from forestmix.interfaces import Stack, has_flat_form
+from forestmix.interfaces import LayeredFactors, Stack, has_flat_form
 from forestmix.model import DEF, Observations, Prior, observations
 from forestmix.posterior import GaussianFactors, as_factors, as_layers
 from forestmix.statistics import Objective, Site
@@ -24,7 +24,7 @@ def elbo(model: DEF, x: npt.ArrayLike, q: Any) -> float | Array:
     Args:
         model: the model.
         x: one observation (n,) or a batch (N, n); NaN marks a missing entry.
-        q: a ``Result``, or a pair ``(mean, sd)``.
+        q: a ``Result``, or a pair ``(mean, sd)``; for a deep model one entry for each latent layer, see ``infer``.
 
     Returns:
         A float, or (N,) for a batch.
@@ -39,7 +39,7 @@ def fm_bound(model: DEF, x: npt.ArrayLike, q: Any, auxiliary: Auxiliary | None =
     Args:
         model: the model.
         x: one observation (n,) or a batch (N, n); NaN marks a missing entry.
-        q: a ``Result``, or a pair ``(mean, sd)``.
+        q: a ``Result``, or a pair ``(mean, sd)``; for a deep model one entry for each latent layer, see ``infer``.
         auxiliary: explicit auxiliary parameters, for one observation; the optimal ones of Theorem 1 when left out.
 
     Returns:
@@ -48,6 +48,7 @@ def fm_bound(model: DEF, x: npt.ArrayLike, q: Any, auxiliary: Auxiliary | None =
     """
     if auxiliary is None:
         return _bound(model, x, q, "fm")
+    require_one_gaussian_layer(model, "auxiliary")
     data, factors = _checked(model, x, q)
     if data.x.shape[0] != 1:
         raise ArgumentError(f"auxiliary goes with one observation; got x with {data.x.shape[0]}.")
@@ -62,6 +63,9 @@ def gap(model: DEF, x: npt.ArrayLike, q: Any) -> Array:
     latent layers that have parents follow those of x, the lowest layer first.
     """
     data = observations(model, x)
+    if not has_flat_form(model):
+        difference = _excesses(model, data, q, "fm") - _excesses(model, data, q, "elbo")
+        return np.array(difference[0] if data.single else difference)
     wide_site, factors, _ = _flat_parts(model, data, q, "fm")
     narrow_site, _, _ = _flat_parts(model, data, q, "elbo")
     layer, rows = wide_site.layer, wide_site.data
@@ -101,11 +105,24 @@ def forest_likeness(W: Any) -> float:
 def _bound(model: DEF, x: npt.ArrayLike, q: Any, objective: Objective) -> float | Array:
     data = observations(model, x)
     if not has_flat_form(model):
-        stack = Stack(model, data, objective)
-        layers = tuple(part.expanded(len(data.x)) for part in as_layers("q", q, model, len(data.x)))
-        return _shaped(stack.bound(stack.with_auxiliary(layers, solve=True))[0], data)
+        stack, layers = _stacked(model, data, q, objective)
+        return _shaped(stack.bound(layers)[0], data)
     site, factors, prior = _flat_parts(model, data, q, objective)
     return _shaped(total(site.log_likelihood(factors)) - factors.divergence(prior), site.data)
+
+
+def _stacked(model: DEF, data: Observations, q: Any, objective: Objective) -> tuple[Stack, LayeredFactors]:
+    """Return the interfaces of a model whose latents are not all Gaussian, and q with the best auxiliary parameters."""
+    stack = Stack(model, data, objective)
+    layers = tuple(part.expanded(len(data.x)) for part in as_layers("q", q, model, len(data.x)))
+    return stack, stack.with_auxiliary(layers, solve=True)
+
+
+def _excesses(model: DEF, data: Observations, q: Any, objective: Objective) -> Array:
+    """Return the excesses of all rows, those of x first and then those of each latent layer that has parents."""
+    stack, layers = _stacked(model, data, q, objective)
+    parts = zip(stack.interfaces, layers.layers, layers.auxiliary, strict=True)
+    return np.concatenate([interface.excess(own, auxiliary) for interface, own, auxiliary in parts], axis=1)
 
 
 def _flat_parts(model: DEF, data: Observations, q: Any, objective: Objective) -> tuple[Site, GaussianFactors, Prior]:

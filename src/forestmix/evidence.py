@@ -1,42 +1,95 @@
-"""The exact evidence of a Gaussian model, as a reference for the bounds."""
+"""The exact evidence of Gaussian models, and of models with few binary latents, as a reference for the bounds."""
 
 from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 from scipy import linalg
 
 from forestmix.arrays import Array
 from forestmix.errors import ArgumentError
-from forestmix.families import Gaussian
-from forestmix.model import DEF, observations
-from forestmix.posterior import prior_sd
+from forestmix.families import Bernoulli, Gaussian
+from forestmix.model import DEF, Observations, observations
+
+#: Pairs of states of two neighbouring layers of binary latents that are summed over at most.
+MOST_STATES = 2**22
 
 
 def log_evidence(model: DEF, x: npt.ArrayLike) -> float | Array:
-    """Return the exact ``log p(x)`` of a Gaussian model, for reference.
+    """Return the exact ``log p(x)`` where there is one, for reference.
 
-    ``x ~ N(b + W mu0, diag(sd^2) + W diag(sd0^2) W^T)``. It takes a dense factorisation
-    with the smaller of n and m columns, so it is for models where that side has at most some thousand variables.
+    A Gaussian model of any depth: ``x ~ N(b + W mu0, diag(sd^2) + W diag(sd0^2) W^T)``, with the noise of every layer
+    carried down to x. It takes a dense factorisation with the smaller of n and the number of latents in columns, so it
+    is for models where that side has at most some thousand variables.
+
+    A model whose latents are all Bernoulli, with rows of any family: a sum over all states, layer by layer, for layers
+    of at most a dozen or so.
 
     Returns:
         A float, or (N,) for a batch.
 
     """
     data = observations(model, x)
-    layer = model.layers[0]
-    if not isinstance(layer.family, Gaussian):
-        raise ArgumentError(f"model must have Gaussian rows for an exact evidence; got {layer.family!r}.")
-    bias = layer.bias + layer.weights.forward(np.broadcast_to(model.prior.bias, model.n_latent))
-    whitened = ((data.x - bias) / layer.family.sd).astype(np.float64)
-    scale = np.broadcast_to(layer.family.sd, model.n_observed).astype(np.float64)
-    loadings = layer.weights.toarray().astype(np.float64) * prior_sd(model.prior) / scale[:, None]
-    if data.observed is None:
-        values = _gaussian_log_density(whitened, loadings, scale)
+    if all(isinstance(family, Bernoulli) for family in model.latent_families):
+        values = _binary_evidence(model, data)
     else:
-        rows = zip(whitened, data.observed, strict=True)
-        values = np.array([_gaussian_log_density(r[None, o], loadings[o], scale[o])[0] for r, o in rows])
+        values = _gaussian_evidence(model, data)
     return float(values[0]) if data.single else values
+
+
+def _gaussian_evidence(model: DEF, data: Observations) -> Array:
+    for family in (model.layers[0].family, *model.latent_families):
+        if not isinstance(family, Gaussian):
+            raise ArgumentError(
+                "model must have Gaussian rows and latents, or Bernoulli latents, for an exact evidence; "
+                f"got {family!r}."
+            )
+    layer = model.layers[0]
+    mean, columns = _carried_down(model)
+    scale = np.broadcast_to(layer.family.sd, model.n_observed).astype(np.float64)  # type: ignore[attr-defined]
+    whitened, loadings = (data.x.astype(np.float64) - mean) / scale, columns / scale[:, None]
+    if data.observed is None:
+        return _gaussian_log_density(whitened, loadings, scale)
+    rows = zip(whitened, data.observed, strict=True)
+    return np.array([_gaussian_log_density(r[None, o], loadings[o], scale[o])[0] for r, o in rows])
+
+
+def _carried_down(model: DEF) -> tuple[Array, Array]:
+    """Return the mean of x, and the columns through which each latent's own noise reaches x."""
+    mean = np.broadcast_to(model.prior.bias, model.latent_sizes[-1]).astype(np.float64)
+    noise = np.diag(np.broadcast_to(model.prior.family.sd, model.latent_sizes[-1]).astype(np.float64))
+    for k in range(len(model.layers) - 1, -1, -1):
+        layer = model.layers[k]
+        W = layer.weights.toarray().astype(np.float64)
+        mean, noise = W @ mean + layer.bias, W @ noise
+        if k:
+            own = np.diag(np.broadcast_to(layer.family.sd, layer.size).astype(np.float64))  # type: ignore[attr-defined]
+            noise = np.hstack([noise, own])
+    return mean, noise
+
+
+def _binary_evidence(model: DEF, data: Observations) -> Array:
+    """Sum over the states of the topmost layer first, for every state of the one below it, and so on down."""
+    sizes = model.latent_sizes
+    work = max(2 ** (a + b) for a, b in zip((*sizes, 0), (0, *sizes), strict=True))
+    if work > MOST_STATES:
+        raise ArgumentError(f"model must have few Bernoulli latents for an exact evidence; got layers of {sizes}.")
+    states = [(np.arange(2**size)[:, None] >> np.arange(size)) & 1 for size in sizes]
+    bias = np.broadcast_to(model.prior.bias, sizes[-1]).astype(np.float64)
+    weight = states[-1] @ bias - np.sum(np.logaddexp(0, bias))
+    for k in range(len(sizes) - 1, 0, -1):
+        eta = model.layers[k].weights.forward(states[k].astype(np.float64)) + model.layers[k].bias
+        below = states[k - 1] @ eta.T - np.sum(np.logaddexp(0, eta), axis=1)
+        weight = scipy.special.logsumexp(below + weight, axis=1)
+    layer = model.layers[0]
+    eta = layer.weights.forward(states[0].astype(np.float64)) + layer.bias
+    values = []
+    for k, x in enumerate(data.x):
+        rows = layer.family.expectations(x[None], eta, np.zeros(())).log_likelihood
+        observed = True if data.observed is None else data.observed[k]
+        values.append(scipy.special.logsumexp(weight + np.sum(np.where(observed, rows, 0.0), axis=1)))
+    return np.array(values)
 
 
 def _gaussian_log_density(residual: Array, loadings: Array, scale: Array) -> Array:

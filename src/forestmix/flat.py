@@ -1,6 +1,6 @@
 """A deep model with Gaussian latents as a flat one: all latents stacked, the layers' conditionals among the rows.
 
-A Gaussian latent layer ``y^l ~ N(W_l y^(l+1) + b_l, sd_l^2)`` has the same log density as rows that were observed as 0::
+A latent layer ``y^l ~ N(W_l y^(l+1) + b_l, sd_l^2)`` has the same log density as rows that were observed as 0::
 
     0 ~ N(y^l - W_l y^(l+1) - b_l, sd_l^2)
 
@@ -22,6 +22,7 @@ from forestmix.latents import GaussianFactors
 from forestmix.model import DEF, Layer, Observations, Prior
 from forestmix.statistics import Site, same_rows
 from forestmix.weights import LayeredWeights, Weights
+from forestmix.weights.layered import slices_of
 
 
 class StackedPrior(Prior):
@@ -39,11 +40,21 @@ class StackedPrior(Prior):
         # Not through __init__, which refuses what is not finite, and rightly so in a model of the user's.
         self.family = object.__new__(Gaussian)
         self.family.sd = sd
-        self._moments = _ancestral_moments(model)
+        self._moments, self._model = _ancestral_moments(model), model
 
     def start(self) -> tuple[Array, Array]:
         """Return the moments of each latent in a draw from the top down."""
         return self._moments
+
+    def variance_of(self, c: Array) -> Array:
+        """Return the variance of ``c^T y`` for draws from the top down: a layer passes its part on to its parents."""
+        layers = self._model.layers[1:]
+        columns = slices_of(self._model.latent_sizes)
+        passed, variance = c[..., columns[0]], np.zeros(c.shape[:-1])
+        for layer, above in zip(layers, columns[1:], strict=True):
+            variance += np.sum((layer.family.sd * passed) ** 2, axis=-1)  # type: ignore[attr-defined]
+            passed = c[..., above] + layer.weights.adjoint(passed)
+        return variance + np.sum((self._model.prior.family.sd * passed) ** 2, axis=-1)
 
     def astype(self, dtype: np.dtype) -> StackedPrior:
         """Return the prior itself, which was made in the model's precision."""

@@ -10,7 +10,7 @@ result that climbed the forest mixture bound: its wider one would smear ``a''`` 
 With few latents (``DENSE_LIMIT``, ``MANY_DENSE_LIMIT``) A is factored. Else conjugate gradients raise
 ``J(x) = 2 c^T x - x^T A x`` to its maximum ``c^T C c``. For every x, also a rounded one, with ``r = c - A x``::
 
-    c^T C c - J(x) = r^T C r,  between 0 and  r^T diag(sigma0^2) r,  since  C <= diag(sigma0^2)
+    c^T C c - J(x) = r^T C r,  between 0 and  r^T diag(sigma0^2) r,  since  C <= diag(sigma0^2), the prior's covariance
 
 so each variance comes from below, and with a bound on its error that is computed and held to.
 """
@@ -23,11 +23,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 from scipy import linalg, sparse
 
 from forestmix.arrays import Array, finite, numbers
 from forestmix.errors import ArgumentError, ForestmixError
-from forestmix.model import DEF, Layer, Observations
+from forestmix.flat import Flat
+from forestmix.latents import GaussianFactors
+from forestmix.model import DEF, Layer, Observations, Prior
 from forestmix.posterior import as_factors, prior_sd
 from forestmix.statistics import Site
 from forestmix.weights import Convolution, DenseWeights, SparseWeights, Weights, as_weights
@@ -79,6 +82,27 @@ def linear_response_sd(
     if data.single:
         return float(sd[0]) if one else sd[0]
     return sd
+
+
+def deep_linear_response_sd(
+    model: DEF, data: Observations, q: tuple[Any, ...], functionals: Any, tol: float, progress: bool, layer: int
+) -> float | Array:
+    """Return the standard deviations of one layer of a deep model with Gaussian latents, by linear response of all."""
+    if not all(isinstance(factors, GaussianFactors) for factors in q):
+        raise ArgumentError("corrected standard deviations are for Gaussian latents; these are of other families.")
+    sizes = model.latent_sizes
+    if isinstance(layer, bool) or not isinstance(layer, int | np.integer) or not 0 <= layer < len(sizes):
+        raise ArgumentError(f"layer must be a whole number from 0 to {len(sizes) - 1}; got {layer!r}.")
+    vectors, one = _functionals(functionals, sizes[layer])
+    before, after = sum(sizes[:layer]), sum(sizes[layer + 1 :])
+    padding = [scipy.sparse.csr_array((vectors.shape[0], width)) for width in (before, after) if width]
+    parts = [*padding[: 1 if before else 0], vectors.rows(), *padding[1 if before else 0 :]]
+    padded = SparseWeights(scipy.sparse.csr_array(scipy.sparse.hstack(parts)))
+    flat, stacked = Flat(model), Flat(model).stacked(q)
+    sd = linear_response_sd(flat.model, flat.data(data), stacked.mean, stacked.sd, padded, tol, progress)
+    if not one:
+        return sd
+    return float(np.asarray(sd)[0]) if data.single else np.asarray(sd)[:, 0]
 
 
 def between_zero_and_one(name: str, value: Any) -> float:
@@ -151,7 +175,7 @@ def _variances(model: DEF, kappa: Array, functionals: Weights, tol: float, progr
     if m <= (MANY_DENSE_LIMIT if many else DENSE_LIMIT):
         W = weights.array if isinstance(weights, DenseWeights) else weights.rows()
         return np.array([_factored(W, row, scale, functionals, tol) for row in _tracked(list(kappa), progress)])
-    system = _System(weights, kappa, scale)
+    system = _System(weights, kappa, scale, model.prior)
     # Six vectors of each right-hand side stay, the others come and go within a step.
     blocks = list(_blocks(len(kappa) * functionals.shape[0], 8 * (10 * m + 4 * n)))
     parts = [_iterated(system, functionals, block, tol) for block in _tracked(blocks, progress)]
@@ -236,8 +260,8 @@ def _weighted_rows(W: Array | sparse.csr_array, kappa: Array) -> Iterator[Array]
 class _System:
     """The matrix A of each right-hand side: products with it, and its diagonal."""
 
-    def __init__(self, weights: Weights, kappa: Array, scale: Array) -> None:
-        self.weights, self.kappa, self.scale = weights, kappa, scale
+    def __init__(self, weights: Weights, kappa: Array, scale: Array, prior: Prior) -> None:
+        self.weights, self.kappa, self.scale, self.prior = weights, kappa, scale, prior
         self.diagonal = scale**-2.0 + weights.square().adjoint(kappa)
 
     def take(self, chosen: Array) -> _System:
@@ -262,7 +286,7 @@ class _Block:
         self.system, self.c = system, c
         self.x, self.r, self.direction = np.zeros_like(c), c, np.zeros_like(c)
         self.squared_norm, self.estimate = np.zeros(len(c)), np.zeros(len(c))
-        self.bound = np.sum((system.scale * c) ** 2, axis=-1)
+        self.bound = system.prior.variance_of(c)
 
     def take(self, chosen: Array) -> _Block:
         """Return the chosen right-hand sides."""
@@ -281,14 +305,14 @@ class _Block:
         length = _quotient(squared_norm, curvature)
         self.x, self.r = self.x + length[:, None] * self.direction, self.r - length[:, None] * image
         self.squared_norm, self.estimate = squared_norm, self.estimate + length * squared_norm
-        self.bound = np.sum((self.system.scale * self.r) ** 2, axis=-1)
+        self.bound = self.system.prior.variance_of(self.r)
 
     def restart(self) -> None:
         """Compute residual, estimate and bound anew from x, free of what rounding added up, and go on from there."""
         image, curvature = self.system.product(self.x)
         self.r = self.c - image
         self.estimate = 2 * np.sum(self.c * self.x, axis=-1) - curvature
-        self.bound = np.sum((self.system.scale * self.r) ** 2, axis=-1)
+        self.bound = self.system.prior.variance_of(self.r)
         self.squared_norm, self.direction = np.zeros_like(self.squared_norm), np.zeros_like(self.direction)
 
 

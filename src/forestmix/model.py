@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -72,6 +73,10 @@ class Prior:
         """Return mean and standard deviation of a Gaussian prior, where a run starts."""
         return self.bias, self.family.sd
 
+    def variance_of(self, c: Array) -> Array:
+        """Return the variance of ``c^T y`` under a Gaussian prior, for each vector c of (..., m)."""
+        return np.sum((self.family.sd.astype(np.float64) * c) ** 2, axis=-1)
+
     def astype(self, dtype: np.dtype) -> Prior:
         """Return the prior with its parameters in ``dtype``."""
         return Prior(self.family.astype(dtype), self.bias.astype(dtype))
@@ -114,7 +119,7 @@ class DEF:
         for position, layer in enumerate(layers):
             if not isinstance(layer, Layer):
                 raise ArgumentError(f"layers[{position}] must be a forestmix.Layer; got {type(layer).__name__}.")
-        for position, (below, above) in enumerate(zip(layers, layers[1:], strict=False)):
+        for position, (below, above) in enumerate(itertools.pairwise(layers)):
             _check_fit(position, below, above)
         if prior is not None and not isinstance(prior, Prior):
             raise ArgumentError(f"prior must be a forestmix.Prior; got {type(prior).__name__}.")

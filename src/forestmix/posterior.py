@@ -41,7 +41,7 @@ def as_factors(name: str, q: Any, model: DEF, n_observations: int) -> GaussianFa
 def as_layers(name: str, q: Any, model: DEF, n_observations: int) -> tuple[Factors, ...]:
     """Return q as factors of a batch, for each latent layer from the lowest up.
 
-    ``q`` is a ``Result``, or one entry for each layer: an entry of ``Result.layers``; a pair ``(mean, sd)`` for Gaussian
+    ``q`` is a ``Result``, or one entry for each layer: one of ``Result.layers``; a pair ``(mean, sd)`` for Gaussian
     latents; probabilities for Bernoulli latents. With one latent layer the entry may stand alone. Arrays are (m,), or
     one row for each observation.
     """

@@ -12,7 +12,7 @@ falls from 1 to 0, however narrow that is beside the spread; below it F is 1, so
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -24,9 +24,9 @@ from forestmix.arrays import Array
 from forestmix.errors import ArgumentError
 from forestmix.families import Family, Gaussian, Mixed
 from forestmix.families.base import smallest_count
-from forestmix.linear_response import MEMORY_BUDGET, between_zero_and_one, linear_response_sd
+from forestmix.linear_response import MEMORY_BUDGET, between_zero_and_one
 from forestmix.model import DEF, Layer, Observations
-from forestmix.weights import DenseWeights
+from forestmix.weights import DenseWeights, Weights
 
 #: Beyond these many standard deviations a normal distribution has no mass in double precision, or 1e-12 of it.
 REACH, OUTSKIRTS = 8.5, 7.0
@@ -63,14 +63,18 @@ def predict(
     q_sd: Array,
     rows: Any = None,
     level: float = 0.9,
-    corrected: bool = False,
+    corrected: Callable[[Weights], Any] | None = None,
 ) -> Prediction:
-    """Return the posterior of ``eta`` and the predictive distribution of rows, see ``Result.predict``."""
+    """Return the posterior of ``eta`` and the predictive distribution of rows, see ``Result.predict``.
+
+    ``q_mean`` and ``q_sd`` are those of the lowest latents; ``corrected`` gives the standard deviations of rows of
+    weights by linear response, and is ``None`` where those of mean field are asked for.
+    """
     between_zero_and_one("level", level)
     layer = _chosen_layer(model, rows)
     eta_mean = np.atleast_2d(layer.weights.forward(q_mean) + layer.bias).astype(np.float64)
     if corrected:
-        spread = np.asarray(linear_response_sd(model, data, q_mean, q_sd, layer.weights))
+        spread = np.asarray(corrected(layer.weights))
     else:
         spread = np.sqrt(layer.weights.square().forward(np.square(q_sd)))
     eta_sd = np.broadcast_to(spread, eta_mean.shape).astype(np.float64)
@@ -87,9 +91,9 @@ def _chosen_layer(model: DEF, rows: Any) -> Layer:
     if rows is None:
         return own
     if isinstance(rows, Layer):
-        if rows.n_parents != model.n_latent:
+        if rows.n_parents != own.n_parents:
             raise ArgumentError(
-                f"rows must be a Layer with {model.n_latent} columns of W, one for each latent; got {rows.n_parents}."
+                f"rows must be a Layer with {own.n_parents} columns of W, one for each latent; got {rows.n_parents}."
             )
         return rows
     chosen = _row_numbers(rows, own.size)

@@ -10,9 +10,10 @@ import numpy as np
 
 from forestmix.arrays import Array, generator
 from forestmix.errors import ForestmixError
-from forestmix.linear_response import linear_response_sd
-from forestmix.model import DEF, Observations
+from forestmix.latents import GaussianFactors
 from forestmix.layer_posterior import LayerPosterior
+from forestmix.linear_response import deep_linear_response_sd, linear_response_sd
+from forestmix.model import DEF, Observations
 from forestmix.prediction import Prediction, predict
 
 
@@ -117,7 +118,9 @@ class Result:
         ]
         return "\n".join(parts)
 
-    def corrected_sd(self, functionals: Any = None, tol: float = 1e-6, progress: bool = False) -> float | Array:
+    def corrected_sd(
+        self, functionals: Any = None, tol: float = 1e-6, progress: bool = False, layer: int = 0
+    ) -> float | Array:
         """Return standard deviations by linear response, which corrects those of mean field (design 1.8).
 
         ``sd``, from mean field, is too small where latents are correlated. At the optimum the corrected covariance is
@@ -128,15 +131,23 @@ class Result:
                 latents themselves when left out.
             tol: relative error of the variances at most, from below; rounding sets a limit.
             progress: show a progress bar.
+            layer: which latent layer of a deep model, 0 for the lowest; the response is that of all layers together.
 
         Returns:
             (m,) or (K,), with a leading axis (N,) for a batch; for a vector c a float or (N,).
 
         """
-        return linear_response_sd(self.model, self.data, self.mean, self.sd, functionals, tol, progress)
+        first = self.layers[0]
+        if len(self.layers) == 1 and layer == 0 and isinstance(first.factors, GaussianFactors):
+            return linear_response_sd(self.model, self.data, first.mean, first.sd, functionals, tol, progress)
+        factors = tuple(part.factors for part in self.layers)
+        return deep_linear_response_sd(self.model, self.data, factors, functionals, tol, progress, layer)
 
     def predict(self, rows: Any = None, level: float = 0.9, corrected: bool = False) -> Prediction:
         """Return the posterior of the natural parameter of rows, and the predictive distribution of their x.
+
+        Latents that are not Gaussian give a natural parameter that is not normal; it is taken as normal with the right
+        mean and variance, which a row with many parents is close to.
 
         Args:
             rows: row numbers, or a mask, of the model's own rows; a ``Layer`` with the same latents for new rows, with
@@ -145,7 +156,9 @@ class Result:
             corrected: use variances by linear response in place of those of mean field.
 
         """
-        return predict(self.model, self.data, self.mean, self.sd, rows, level, corrected)
+        lowest = self.layers[0]
+        response = self.corrected_sd if corrected else None
+        return predict(self.model, self.data, lowest.mean, lowest.sd, rows, level, response)
 
     def sample(self, rng: np.random.Generator | int | None = None, size: int | None = None) -> Any:
         """Draw latents from q, (m,) or (N, m); for a deep model a tuple with those of each layer.

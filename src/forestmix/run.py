@@ -219,7 +219,10 @@ class _Run:
         if self.callback is None:
             return False
         self._keep(np.ones(len(self.active), bool), self.point)
-        shaped = [part[0] if self.single else part.copy() for part in (self.objective, self.norm, self.kept.mean, self.kept.sd)]
+        shaped = [
+            part[0] if self.single else part.copy()
+            for part in (self.objective, self.norm, self.kept.mean, self.kept.sd)
+        ]
         info = Iteration(
             self.iteration,
             self.step,

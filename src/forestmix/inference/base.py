@@ -11,6 +11,7 @@ import numpy as np
 
 from forestmix.arrays import Array
 from forestmix.errors import ArgumentError, unknown_name
+from forestmix.inference.latent_problem import LatentProblem
 from forestmix.inference.make import make_problem
 from forestmix.inference.problem import Point, Problem
 from forestmix.model import DEF, Observations
@@ -26,7 +27,7 @@ class Proposal:
     updated, each time they were; ``eta``: the row means at q where the algorithm has them already.
     """
 
-    q: GaussianFactors
+    q: Any
     parallel_steps: int
     updates: int
     eta: Array | None = None
@@ -49,10 +50,17 @@ class Algorithm(ABC):
     name: ClassVar[str]
     #: True where theory says that the objective never falls. The loop treats a fall as an alarm.
     monotone: ClassVar[bool] = True
+    #: Whether it can update latents that are not Gaussian.
+    any_latents: ClassVar[bool] = False
 
     def problem(self, model: DEF, data: Observations) -> Any:
         """Return the problem that this algorithm solves; coordinate methods climb the ELBO."""
-        return make_problem(model, data, "elbo")
+        problem = make_problem(model, data, "elbo")
+        if isinstance(problem, LatentProblem) and not self.any_latents:
+            raise ArgumentError(
+                f"algorithm must be 'fm' or 'cavi' for latents that are not Gaussian; got {self.name!r}."
+            )
+        return problem
 
     @abstractmethod
     def start(self, problem: Problem, point: Point) -> Memory:
@@ -62,9 +70,7 @@ class Algorithm(ABC):
     def propose(self, problem: Problem, point: Point, memory: Any) -> Proposal:
         """Return the next proposal."""
 
-    def retreats(
-        self, problem: Problem, point: Point, refused: GaussianFactors, memory: Any
-    ) -> Iterator[GaussianFactors]:
+    def retreats(self, problem: Problem, point: Point, refused: GaussianFactors, memory: Any) -> Iterator[Any]:
         """Yield safer and safer steps to take where ``refused`` lowered the objective; none by default."""
         yield from ()
 

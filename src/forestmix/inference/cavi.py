@@ -65,6 +65,7 @@ class CAVI(Algorithm):
     steps_per_iteration: int | None = None
     seed: int = 0
     name: ClassVar[str] = "cavi"
+    any_latents: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_order(self.order, ("cyclic", "random", "greedy"))

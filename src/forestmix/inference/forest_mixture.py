@@ -19,7 +19,6 @@ from forestmix.inference.latent_steps import step_latents
 from forestmix.inference.layers import check_schedule, sets_of_layers, step_layers
 from forestmix.inference.make import make_problem
 from forestmix.inference.newton import NewtonSteps
-from forestmix.inference.problem import Point, Problem
 from forestmix.inference.rules import forest_mixture, mix, step_all, step_groups
 from forestmix.inference.schedule import Cursor, GroupAfterGroup
 from forestmix.model import DEF, Observations
@@ -59,6 +58,7 @@ class ForestMixture(Algorithm):
     groups: Any = None
     schedule: str = "red-black"
     name: ClassVar[str] = "fm"
+    any_latents: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         choose_objective(self.objective)
@@ -109,9 +109,7 @@ class ForestMixture(Algorithm):
             return Proposal(step_layers(problem, point, self.schedule), sets, problem.size)
         return Proposal(step_all(problem, point, forest_mixture), 1, problem.size)
 
-    def retreats(
-        self, problem: Any, point: Any, refused: GaussianFactors, memory: Memory
-    ) -> Iterator[GaussianFactors]:
+    def retreats(self, problem: Any, point: Any, refused: GaussianFactors, memory: Memory) -> Iterator[Any]:
         """Yield shorter parts of a refused step, the plain forest mixture step, shorter parts of that, and no step.
 
         For Gaussian rows the plain step cannot lower the objective, so there it comes first and last; a plain step that

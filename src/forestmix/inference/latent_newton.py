@@ -3,11 +3,11 @@
 Every factor is ``q_j(y) ∝ p(y) exp(-H_j y^2 / 2 + h_j y)``, and with its mean the ELBO has the slope (design 1.6)::
 
     g_j = sum_i w_ij e_i + H_j mu_j - h_j          which is 0 at an optimum
-    d mu_j = Var_j d h_j                           so   (1 / Var + W^T kappa W - H) d mu = g,   d h = g - (W^T kappa W - H) d mu
+    d mu_j = Var_j d h_j                           so (1 / Var + A) d mu = g,  d h = g - A d mu,  A = W^T kappa W - H
 
-In ``s = d mu / Std`` the matrix is ``I + Std (W^T kappa W - H) Std``: latents that are all but certain drop out of it by
-themselves. It is solved by conjugate gradients, which stop where the curvature is not positive, for the ELBO has more
-than one optimum. The loop refuses a step that would lower the ELBO; then come shorter ones, and the plain step.
+In ``s = d mu / Std`` the matrix is ``I + Std A Std``: latents that are all but certain drop out of it by themselves. It
+is solved by conjugate gradients, which stop where the curvature is not positive, for the ELBO has more than one
+optimum. The loop refuses a step that would lower the ELBO; then come shorter ones, and the plain step.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class LatentNewton(Memory):
         self.steps += 1
         self.last = None
         if self.steps <= PLAIN:
-            return Proposal(step_latents(problem, point, "red-black"), 1, problem.size)  # type: ignore[arg-type]
+            return Proposal(step_latents(problem, point, "red-black"), 1, problem.size)
         rows, q = problem.stack.interfaces[0], point.q.layers[0]
         above, seen = problem.stack.above(point.q, 0), problem.stack.seen(point.q, 0)
         H = rows.information[0]
@@ -62,7 +62,7 @@ class LatentNewton(Memory):
         slope = rows.slope(seen, q) + H * q.mean - tilt
         step, inner = _solve(rows, slope, q.sd, H)
         self.last = (tilt, slope - _product(rows, step, H))
-        return Proposal(self._at(problem, point, 1.0), 1 + inner, (1 + inner) * problem.size)  # type: ignore[arg-type]
+        return Proposal(self._at(problem, point, 1.0), 1 + inner, (1 + inner) * problem.size)
 
     def retreats(self, problem: LatentProblem, point: LatentPoint) -> Iterator[LayeredFactors]:
         """Yield shorter parts of the last step, then the plain step, then none."""

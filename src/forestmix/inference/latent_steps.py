@@ -51,7 +51,7 @@ def _fell(old: LatentPoint, new: LatentPoint) -> Array:
     return ~(new.objective >= old.objective - old.rounding)
 
 
-def _mix(old: Factors, new: Factors, share: float) -> GaussianFactors:
+def _mix(old: Factors, new: Factors, share: float) -> Factors:
     precision = (1 - share) * old.sd**-2 + share * new.sd**-2
     mean = old.mean + share * (new.mean - old.mean)
     return GaussianFactors(mean, np.broadcast_to(precision**-0.5, mean.shape))

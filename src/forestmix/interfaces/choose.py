@@ -45,7 +45,7 @@ def check_latents(model: DEF) -> None:
         if type(family) not in LATENTS:
             known = ", ".join(kind.__name__ for kind in LATENTS)
             raise ArgumentError(
-                f"latents must be {known} (the last three as the prior on top); layer {k + 1} of latents has {family!r}."
+                f"latents must be {known}, the last three as the prior on top; latent layer {k + 1} has {family!r}."
             )
 
 

@@ -11,7 +11,6 @@ which separates the parents, so that all of them are updated at once, each by a 
 
 from __future__ import annotations
 
-from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -99,7 +98,7 @@ class CountParents(Interface):
         return RowAuxiliary(epsilon, c)
 
     def excess(self, parents: Factors, auxiliary: RowAuxiliary) -> Array:
-        """Return ``sum_j epsilon_ij E a(b_hat_ij + w_ij y_j / epsilon_ij) - a(m_i)``; a row without parents has none."""
+        """Return ``sum_j epsilon_ij E a(b_hat_ij + w_ij y_j / epsilon_ij) - a(m_i)``; 0 for a row without parents."""
         table = parents.log_table  # type: ignore[attr-defined]
         solver = RowSolver(self.entries, self.family, np.exp(table)[:, self.entries.column])
         bound = self.entries.sum_rows(solver.terms(auxiliary.epsilon, auxiliary.c))

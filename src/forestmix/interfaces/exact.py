@@ -6,8 +6,8 @@ The parents are independent under q, so the characteristic function of ``eta_i``
     Bernoulli rows:  E log(1 + exp(eta)) = E eta / 2 + log 2 + int_0^inf (1 - Re E exp(i eta t)) / (t sinh(pi t)) dt
 
 from ``log cosh(x / 2) = int_0^inf (1 - cos(x t)) / (t sinh(pi t)) dt``. The integrand is even, analytic in the strip
-``|Im t| < 1`` and falls like ``exp(-pi t)``, so the trapezoidal rule with step h is exact up to ``exp(|x| - 2 pi / h)``:
-a few hundred nodes suffice for ``|x|`` up to a hundred. It costs that many products over the entries of W, which is
+``|Im t| < 1`` and falls like ``exp(-pi t)``, so the trapezoidal rule with step h is exact to ``exp(|x| - 2 pi / h)``: a
+few hundred nodes suffice for ``|x|`` up to a hundred. It costs that many products over the entries of W, which is
 what coordinate ascent pays for the exact objective and the forest mixture bound does not.
 """
 
@@ -53,8 +53,8 @@ class ExactCounts(Interface):
     def step(self, seen: Array, parents: Factors, auxiliary: None, above: Above) -> Factors:
         """Raise: nothing makes a parallel step safe here."""
         raise ArgumentError(
-            "objective must be 'auto' or 'fm' for parallel steps of counts under Bernoulli, Binomial or Poisson rows; the "
-            "ELBO is climbed by algorithm='cavi', also from a result: infer(model, x, 'cavi', init=result)."
+            "objective must be 'auto' or 'fm' for parallel steps of counts under rows that are not Gaussian; the ELBO is "
+            "climbed by algorithm='cavi', also from a result: infer(model, x, 'cavi', init=result)."
         )
 
     def sweep(self, seen: Array, parents: Factors, above: Above, order: Array) -> Factors:
@@ -69,9 +69,7 @@ class ExactCounts(Interface):
         if self.kind is BernoulliFactors:
             return BernoulliFactors.from_table(np.stack(tables))
         length = max(table.shape[-1] for table in tables)
-        padded = [
-            np.pad(table, [(0, 0), (0, length - table.shape[-1])], constant_values=-np.inf) for table in tables
-        ]
+        padded = [np.pad(table, [(0, 0), (0, length - table.shape[-1])], constant_values=-np.inf) for table in tables]
         return PoissonFactors.from_table(np.stack(padded))
 
     def _expected(self, log_table: Array) -> Array:

@@ -5,19 +5,19 @@ With ``c = epsilon b_hat`` the row's part of the bound is a sum of perspectives,
     minimise  sum_j f_j,   f_j = epsilon_j E a(h_j),   h_j = (c_j + w_j y_j) / epsilon_j
     with      sum_j epsilon_j = 1,  epsilon_j > 0,  sum_j c_j = b
 
-Newton's method in ``v = d epsilon / epsilon`` and ``p``, the change of h's centre ``k = E a''(h) h / E a''(h)``, so that
+Newton's method in ``v = d epsilon / epsilon`` and p, the change of h's centre ``k = E a''(h) h / E a''(h)``, so that
 ``d c = epsilon (p + k v)``. In these the Hessian is diagonal, and nothing in it cancels::
 
     d f / d p = epsilon E a'(h)                     d2 f / d p2 = epsilon E a''(h)
     d f / d v = epsilon E [a(h) - (h - k) a'(h)]    d2 f / d v2 = epsilon E a''(h) (h - k)^2
 
-The constraints ``sum epsilon v = 0`` and ``sum epsilon (p + k v) = 0`` are made orthogonal by subtracting from k its mean
+The constraints ``sum epsilon v = 0`` and ``sum epsilon (p + k v) = 0`` are made orthogonal by taking from k its mean
 over the row, weighted with ``epsilon^2 / (d2 f / d v2)``; each then has a multiplier by itself.
 
 For Bernoulli rows an epsilon may be 0 at the optimum, where ``f`` is ``E max(0, c + w y)`` and has a kink. So the rows
-have a barrier, ``-tau sum_j log epsilon_j``, which in v has slope ``-tau`` and curvature ``tau`` whatever epsilon is, and
-tau goes down step by step; at the end the row is within ``k tau`` of its optimum, k its number of parents. It also takes
-care of parents that are all but certain, in whose v there is next to no curvature.
+have a barrier, ``-tau sum_j log epsilon_j``, which in v has slope ``-tau`` and curvature ``tau`` whatever epsilon is,
+and tau goes down step by step; at the end the row is within tau times its number of parents of its optimum. It also
+takes care of parents that are all but certain, in whose v there is next to no curvature.
 """
 
 from __future__ import annotations

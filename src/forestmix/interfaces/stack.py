@@ -23,7 +23,7 @@ from forestmix.model import DEF, Observations
 
 @dataclass(frozen=True)
 class LayeredFactors:
-    """The factors of every latent layer, the lowest first, and the auxiliary parameters of every interface below them."""
+    """The factors of every latent layer, the lowest first, and the auxiliary parameters of the rows below each."""
 
     layers: tuple[Factors, ...]
     auxiliary: tuple[Batch | None, ...]
@@ -89,7 +89,7 @@ class Stack:
 
     @property
     def objective_name(self) -> str:
-        """ "elbo" if every interface has it, else "fm"."""
+        """The bound: "elbo" if every interface has it, else "fm"."""
         exact = [getattr(interface, "objective", "elbo") == "elbo" for interface in self.interfaces]
         counts = [isinstance(interface, CountParents) for interface in self.interfaces]
         return "elbo" if all(exact) and not any(counts) else "fm"

@@ -25,9 +25,11 @@ class SpikeSlabFactors(Factors):
 
     @classmethod
     def tilted(cls, family: SpikeSlab, eta: Array, H: Array, h: Array) -> Self:
-        """Return the slab with precision ``P = H + 1 / sd^2`` and mean ``mu = (h + eta / sd^2) / P``, and its odds::
+        """Return the slab with precision ``P = H + 1 / sd^2`` and mean ``mu = (h + eta / sd^2) / P``, and its odds.
 
-            logit = logit(inclusion) - log(sd^2 P) / 2 + P mu^2 / 2 - eta^2 / (2 sd^2)
+        That is::
+
+        logit = logit(inclusion) - log(sd^2 P) / 2 + P mu^2 / 2 - eta^2 / (2 sd^2)
         """
         sd, inclusion = family.sd.astype(np.float64), family.inclusion.astype(np.float64)
         precision = H + sd**-2.0

@@ -1,10 +1,13 @@
-"""The one-dimensional problem that Gaussian rows give each latent (design 1.6), for any family::
+"""The one-dimensional problem that Gaussian rows give each latent (design 1.6), for any family.
+
+It is::
 
     maximise  E log p(y) + entropy(q) - D (mu - c)^2 / 2 - H Var / 2
     q(y) ∝ p(y) exp{ -H y^2 / 2 + h y },      h = D c - (D - H) mu
 
 with ``mu`` the mean of that very q. As a function of h its mean M rises, with slope Var, and ``D >= H``, so that
-``h + (D - H) M(h) - D c`` rises with a slope of at least 1 and has one root, no farther from any h than its value there.
+``h + (D - H) M(h) - D c`` rises with a slope of at least 1 and has one root, which is no farther from any h than its
+value there.
 """
 
 from __future__ import annotations

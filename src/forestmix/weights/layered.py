@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
@@ -14,7 +15,9 @@ from forestmix.weights.base import Weights
 
 
 class LayeredWeights(Weights):
-    """The weights of a deep model whose latents are stacked, the lowest layer first::
+    """The weights of a deep model whose latents are stacked, the lowest layer first.
+
+    As a matrix they are::
 
         [ W_0   0     0   ]     rows of the observed layer
         [ I    -W_1   0   ]     y^1 - W_1 y^2
@@ -89,4 +92,4 @@ class LayeredWeights(Weights):
 def slices_of(sizes: Sequence[int]) -> tuple[slice, ...]:
     """Return the slice of each part of a stack of parts of these sizes."""
     ends = np.cumsum([0, *sizes]).tolist()
-    return tuple(slice(start, end) for start, end in zip(ends[:-1], ends[1:], strict=True))
+    return tuple(slice(start, end) for start, end in itertools.pairwise(ends))

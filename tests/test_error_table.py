@@ -14,6 +14,14 @@ def model():
     return fmx.DEF(fmx.Layer(fmx.Gaussian(), W, 0.0))
 
 
+def latent(rows, latents):
+    return fmx.DEF(fmx.Layer(rows, W, 0.0), prior=fmx.Prior(latents))
+
+
+def deep():
+    return fmx.DEF(fmx.Layer(fmx.Gaussian(), W), fmx.Layer(fmx.Gaussian(), np.ones((2, 1))))
+
+
 def nan_at(array, index):
     copy = np.array(array, float)
     copy[index] = np.nan
@@ -59,10 +67,87 @@ TABLE = {
     # Models.
     "no layers": (lambda: fmx.DEF(), "layers must hold at least one Layer"),
     "layer type": (lambda: fmx.DEF(W), r"layers\[0\] must be a forestmix.Layer; got ndarray"),
-    "two layers": (
-        lambda: fmx.DEF(fmx.Layer(fmx.Gaussian(), W), fmx.Layer(fmx.Gaussian(), W.T)),
-        "one Layer in this version",
+    "layers that do not fit": (
+        lambda: fmx.DEF(fmx.Layer(fmx.Gaussian(), W), fmx.Layer(fmx.Gaussian(), W)),
+        r"layers\[1\] must have 2 rows, one for each column of W in layers\[0\]; got 3",
     ),
+    "layers of two precisions": (
+        lambda: fmx.DEF(fmx.Layer(fmx.Gaussian(), W), fmx.Layer(fmx.Gaussian(), W.T.astype(np.float32))),
+        "one precision",
+    ),
+    "rows of a prior's family": (lambda: fmx.Layer(fmx.Laplace(), W), "can only be the prior on top"),
+    "top bias length": (
+        lambda: fmx.DEF(fmx.Layer(fmx.Gaussian(), W), fmx.Layer(fmx.Gaussian(), W.T), prior=fmx.Prior(bias=[0.0, 0.0])),
+        "bias must be .* each of the 3 topmost latents",
+    ),
+    "level": (lambda: model().prior_predictive(level=1.5), "level must be a number between 0 and 1; got 1.5"),
+    # Latents of other families.
+    "inclusion": (lambda: fmx.SpikeSlab(inclusion=1.0), "inclusion must lie strictly between 0 and 1; got 1.0"),
+    "rate": (lambda: fmx.Exponential(rate=0.0), "rate must be greater than 0; got 0.0"),
+    "scale": (lambda: fmx.Laplace(scale=[1.0, -1.0]), "scale must be greater than 0; got -1.0"),
+    "exponential bias": (lambda: fmx.Prior(fmx.Exponential(), 1.0), "bias must be 0 for an Exponential prior"),
+    "binomial latents": (
+        lambda: fmx.infer(latent(fmx.Gaussian(), fmx.Binomial(3)), X),
+        "latents must be Gaussian, Bernoulli, Poisson, Exponential, Laplace, SpikeSlab",
+    ),
+    "no bound": (
+        lambda: fmx.infer(latent(fmx.Poisson(), fmx.Laplace()), X),
+        "no bound for Poisson.* rows .* under Laplace.* latents. Gaussian rows take latents of every family",
+    ),
+    "no bound for mixed rows": (
+        lambda: fmx.elbo(latent(fmx.Mixed([fmx.Gaussian(), fmx.Poisson()], [0, 1, 0]), fmx.Bernoulli()), X, [0.5, 0.5]),
+        "There is no bound for Mixed",
+    ),
+    "damped binary": (
+        lambda: fmx.infer(latent(fmx.Gaussian(), fmx.Bernoulli()), X, "damped"),
+        "algorithm must be 'fm' or 'cavi' for latents that are not Gaussian; got 'damped'",
+    ),
+    "greedy binary": (
+        lambda: fmx.infer(latent(fmx.Gaussian(), fmx.Bernoulli()), X, fmx.CAVI("greedy")),
+        "order must be 'cyclic' or 'random'",
+    ),
+    "elbo of counts in parallel": (
+        lambda: fmx.infer(latent(fmx.Bernoulli(), fmx.Bernoulli()), X, objective="elbo"),
+        "objective must be 'auto' or 'fm' for parallel steps of counts",
+    ),
+    "groups of binary": (
+        lambda: fmx.infer(latent(fmx.Gaussian(), fmx.Bernoulli()), X, fmx.ForestMixture(groups=[[0], [1]])),
+        "groups must be None for latents that are not Gaussian",
+    ),
+    "groups of a deep model": (
+        lambda: fmx.infer(deep(), X, fmx.ForestMixture(groups=[[0, 1], [2]])),
+        "groups must be None for deep models",
+    ),
+    "schedule": (lambda: fmx.ForestMixture(schedule="red-blue"), "Did you mean 'red-black'"),
+    "init of a deep model": (
+        lambda: fmx.infer(deep(), X, init=(np.zeros(2), np.ones(2), 3)),
+        "init must be a Result or hold one entry for each of the 2 latent layers; got 3 entries",
+    ),
+    "init of binary latents": (
+        lambda: fmx.infer(latent(fmx.Gaussian(), fmx.Bernoulli()), X, init=[0.5, 1.5]),
+        "probabilities of init must lie between 0 and 1",
+    ),
+    "init of a prior's family": (
+        lambda: fmx.infer(latent(fmx.Gaussian(), fmx.Laplace()), X, init=(np.zeros(2), np.ones(2))),
+        "init must be from a Result for Laplace",
+    ),
+    "init of another family": (
+        lambda: fmx.infer(
+            latent(fmx.Gaussian(), fmx.Laplace()), X, init=fmx.infer(latent(fmx.Gaussian(), fmx.Bernoulli()), X)
+        ),
+        "must hold LaplaceFactors",
+    ),
+    "auxiliary of a deep model": (
+        lambda: fmx.optimal_auxiliary(deep(), None),
+        "optimal_auxiliary is for models with one layer of Gaussian latents",
+    ),
+    "evidence": (lambda: fmx.log_evidence(latent(fmx.Gaussian(), fmx.Laplace()), X), "for an exact evidence; got"),
+    "corrected sd": (
+        lambda: fmx.infer(latent(fmx.Gaussian(), fmx.Laplace()), X).corrected_sd(),
+        "for Gaussian latents",
+    ),
+    "corrected layer": (lambda: fmx.infer(deep(), X).corrected_sd(layer=2), "layer must be a whole number from 0 to 1"),
+    "interval": (lambda: fmx.infer(model(), X).layers[0].interval(0), "level must be a number between 0 and 1; got 0"),
     "sample size": (lambda: model().sample(0, size=0), "size must be a positive integer"),
     "rng": (lambda: model().sample("seed"), "rng must be a numpy.random.Generator"),
     # Observations.

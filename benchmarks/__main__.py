@@ -2,12 +2,13 @@
 
 import sys
 
-from benchmarks import expectations, nuts, passes, windows
+from benchmarks import expectations, latents, nuts, passes, windows
 
 BENCHMARKS = {
     "windows": windows.main,
     "passes": passes.main,
     "expectations": expectations.main,
+    "latents": latents.main,
     "nuts": nuts.main,
 }
 

@@ -78,7 +78,7 @@ def test_any_q_is_below_the_evidence_also_with_missing_rows(rows):
 
 
 def test_gaussian_rows_reach_the_best_of_coordinate_ascent():
-    """In at least 95 % of generated models; ``python -m benchmarks latents`` does 200 of them and states the shortfall."""
+    """In at least 95 % of generated models; ``python -m benchmarks latents`` does 200 and states the shortfall."""
     rng = np.random.default_rng(1)
     reached = 0
     for _ in range(40):

@@ -1,9 +1,13 @@
 """Latents of every family through infer: one contract, monotone runs, and answers that are known."""
 
+import itertools
+
 import numpy as np
 import pytest
+from scipy import integrate, special, stats
 
 import forestmix as fmx
+from deep_oracles import log_row
 
 PRIORS = {
     "gaussian": lambda: fmx.Prior(fmx.Gaussian(1.2), 0.2),
@@ -73,11 +77,31 @@ def test_objective_never_falls_and_all_end_at_one_place(name, objective, acceler
         assert result.elbo == pytest.approx(cavi.elbo, abs=1e-7)
 
 
+def marginal(name, x, w):
+    """The integral of p(y) prod_i N(x_i; 0.2 + w_i y, 0.7^2), by quadrature or a sum."""
+
+    def likelihood(y):
+        return np.prod(stats.norm.pdf(x, 0.2 + w * y, 0.7))
+
+    def integral(density, *ends):
+        parts = itertools.pairwise(ends)
+        return sum(integrate.quad(lambda y: density(y) * likelihood(y), *part, epsabs=1e-13)[0] for part in parts)
+
+    if name == "bernoulli":
+        p = 1 / (1 + np.exp(0.3))
+        return (1 - p) * likelihood(0) + p * likelihood(1)
+    if name == "poisson":
+        return sum(stats.poisson.pmf(y, np.exp(0.2)) * likelihood(y) for y in range(60))
+    if name == "spike and slab":
+        return 0.7 * likelihood(0) + 0.3 * integral(stats.norm(0, 1.5).pdf, -20, 0, 20)
+    if name == "exponential":
+        return integral(stats.expon(scale=1 / 1.5).pdf, 0, 40)
+    return integral(stats.laplace(0.1, 0.7).pdf, -30, 0.1, 30)
+
+
 @pytest.mark.parametrize("name", ["exponential", "laplace", "spike and slab", "poisson", "bernoulli"])
 def test_one_parent_for_each_row_makes_mean_field_exact(name):
     """With one parent for each row the latents are independent given x, so the ELBO is log p(x): by quadrature."""
-    from scipy import integrate, stats
-
     rng = np.random.default_rng(2)
     W = np.zeros((4, 2))
     W[[0, 1], 0], W[[2, 3], 1] = [0.8, -0.5], [1.2, 0.4]
@@ -85,24 +109,7 @@ def test_one_parent_for_each_row_makes_mean_field_exact(name):
     x = model.sample(rng).x
     evidence = 0.0
     for j, rows in ((0, [0, 1]), (1, [2, 3])):
-        likelihood = lambda y, j=j, rows=rows: np.prod(stats.norm.pdf(x[rows], 0.2 + W[rows, j] * y, 0.7))  # noqa: E731
-        if name == "bernoulli":
-            p = 1 / (1 + np.exp(0.3))
-            mass = (1 - p) * likelihood(0) + p * likelihood(1)
-        elif name == "poisson":
-            mass = sum(stats.poisson.pmf(y, np.exp(0.2)) * likelihood(y) for y in range(60))
-        elif name == "spike and slab":
-            slab = integrate.quad(lambda y: stats.norm.pdf(y, 0, 1.5) * likelihood(y), -20, 20, epsabs=1e-13)[0]
-            mass = 0.7 * likelihood(0) + 0.3 * slab
-        elif name == "exponential":
-            mass = integrate.quad(lambda y: stats.expon.pdf(y, scale=1 / 1.5) * likelihood(y), 0, 40, epsabs=1e-13)[0]
-        else:
-            parts = [(-30, 0.1), (0.1, 30)]
-            mass = sum(
-                integrate.quad(lambda y: stats.laplace.pdf(y, 0.1, 0.7) * likelihood(y), *part, epsabs=1e-13)[0]
-                for part in parts
-            )
-        evidence += np.log(mass)
+        evidence += np.log(marginal(name, x[rows], W[rows, j]))
     result = fmx.infer(model, x, tol=1e-10)
     assert result.elbo == pytest.approx(evidence, abs=1e-8)
     assert result.fm_bound == pytest.approx(evidence, abs=1e-8)
@@ -124,9 +131,6 @@ def test_poisson_latents_under_counts(rows):
     eta = counts @ model.layers[0].weights.toarray().T + 0.1
     expected = (q[:, None] * rows.log_partition(eta)).sum(axis=0)
     mean = table @ np.arange(18)
-    from deep_oracles import log_row
-    from scipy import special
-
     fit = np.sum(log_row(rows, x, model.layers[0].weights.toarray() @ mean + 0.1))
     fit += np.sum(rows.log_partition(model.layers[0].weights.toarray() @ mean + 0.1) - expected)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -56,9 +56,11 @@ def test_tilted_factors_have_the_right_moments_and_divergence(name, H, h):
 def test_spike_and_slab_by_bayes_rule(H, h):
     family, eta = fmx.SpikeSlab(inclusion=0.2, sd=1.3), 0.4
     with mpmath.workdps(30):
-        slab = lambda y: -((y - mpmath.mpf("0.4")) ** 2) / (2 * mpmath.mpf("1.3") ** 2) - mpmath.log(  # noqa: E731
-            mpmath.mpf("1.3")
-        ) - mpmath.log(2 * mpmath.pi) / 2
+        sd = mpmath.mpf("1.3")
+
+        def slab(y):
+            return -((y - mpmath.mpf("0.4")) ** 2) / (2 * sd**2) - mpmath.log(sd) - mpmath.log(2 * mpmath.pi) / 2
+
         top = (h + 0.4 / 1.69) / (H + 1 / 1.69)
         mean, variance, mass = deep_oracles.tilted_moments(
             lambda y: slab(y) - mpmath.mpf(H) * y**2 / 2 + mpmath.mpf(h) * y, [-mpmath.inf, top, mpmath.inf]
@@ -145,7 +147,9 @@ def test_half_normal_far_out(t):
     for p in (1e-6, 0.3, 0.999):
         y = line.survival_quantile(one(p))[0, 0]
         with mpmath.workdps(40):
-            area = mpmath.quad(lambda u: mpmath.exp(-(u**2) / 2 - t_ * u), [y, y + 40 / (1 + max(t, 0))]) if t > -9 else 0
+            area = (
+                mpmath.quad(lambda u: mpmath.exp(-(u**2) / 2 - t_ * u), [y, y + 40 / (1 + max(t, 0))]) if t > -9 else 0
+            )
             expected = mpmath.exp(mpmath.log(area) - log_mass) if area else mpmath.mpf(p)
         assert float(expected) == pytest.approx(p, rel=1e-8)
 

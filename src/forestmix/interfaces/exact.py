@@ -53,8 +53,8 @@ class ExactCounts(Interface):
     def step(self, seen: Array, parents: Factors, auxiliary: None, above: Above) -> Factors:
         """Raise: nothing makes a parallel step safe here."""
         raise ArgumentError(
-            "objective must be 'auto' or 'fm' for parallel steps of counts under rows that are not Gaussian; the ELBO is "
-            "climbed by algorithm='cavi', also from a result: infer(model, x, 'cavi', init=result)."
+            "objective must be 'auto' or 'fm' for parallel steps of counts under rows that are not Gaussian; the ELBO "
+            "is climbed by algorithm='cavi', also from a result: infer(model, x, 'cavi', init=result)."
         )
 
     def sweep(self, seen: Array, parents: Factors, above: Above, order: Array) -> Factors:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+import scipy
 
 from forestmix.arrays import Array
 from forestmix.interfaces.base import Above, Interface
-from forestmix.latents import Factors, GaussianFactors, settle
+from forestmix.latents import BernoulliFactors, Factors, GaussianFactors, SpikeSlabFactors, settle
 from forestmix.model import Layer
 from forestmix.statistics import Objective
 
@@ -79,11 +81,16 @@ class GaussianRows(Interface):
         """Return the parents after each was set to its exact optimum in turn; the row errors go along."""
         H, columns = self.information[0], self.layer.weights.columns()
         starts, rows, values = columns.indptr, columns.indices, columns.data.astype(np.float64)
-        kappa = np.broadcast_to(self.kappa, seen.shape)
+        kappa = np.ascontiguousarray(np.broadcast_to(self.kappa, seen.shape))
         error = kappa * (seen - self.eta(parents))
-        H, eta = (np.broadcast_to(part, parents.mean.shape) for part in (H, above.eta))
+        H, eta = (np.ascontiguousarray(np.broadcast_to(part, parents.mean.shape)) for part in (H, above.eta))
         arrays = [np.array(getattr(parents, name)) for name in parents._names()]
         mean = parents.mean.copy()
+        compiled = _compiled_sweep(self.kind, above)
+        if compiled is not None:
+            sweep, prior = compiled
+            sweep(starts, rows, values, order, H, eta, mean, error, kappa, *arrays, *prior)
+            return self.kind(*arrays)
         for j in order:
             part = slice(starts[j], starts[j + 1])
             h = H[:, j] * mean[:, j] + error[:, rows[part]] @ values[part]
@@ -118,3 +125,17 @@ class GaussianRows(Interface):
         """Return ``D_j = (1 / Std_j) sum_i |w_ij| s_i kappa_i``; a Std near 0 is taken for a share of the largest."""
         sd = np.maximum(parents.sd, LEAST_SHARE * np.max(parents.sd, axis=1, keepdims=True))
         return self.absolute.adjoint(self.kappa * self.absolute.forward(sd)).astype(np.float64) / sd
+
+
+def _compiled_sweep(kind: type[Factors], above: Above) -> tuple[Any, list[Array]] | None:
+    """Return the compiled sweep of a family and the prior's parameters that it takes; ``None`` if there is none."""
+    from forestmix.kernels import latents as kernels
+
+    if kind is BernoulliFactors:
+        return kernels.sweep_bernoulli, []
+    if kind is SpikeSlabFactors:
+        m, family = above.eta.shape[1], above.family
+        logit = scipy.special.logit(family.inclusion.astype(np.float64))
+        parameters = (logit, family.sd.astype(np.float64))
+        return kernels.sweep_spike_slab, [np.broadcast_to(part, m).copy() for part in parameters]
+    return None

@@ -88,15 +88,16 @@ def log_mills(t: Array) -> Array:
 def _standard_moments(t: Array) -> tuple[Array, Array]:
     """Return mean and variance of ``N(-t, 1)`` cut off below 0."""
     t = np.asarray(t, np.float64)
-    far = np.maximum(t, FRACTION_FROM)
-    c = np.zeros_like(far)
-    for k in range(TERMS, 1, -1):
-        c = k / (far + c)
-    first = 1 / (far + c)
     near = np.minimum(t, FRACTION_FROM)
     hazard = np.exp(-log_mills(near))
-    direct = hazard - near
-    return (
-        np.where(t > FRACTION_FROM, first, direct),
-        np.where(t > FRACTION_FROM, first * (c - first), 1 - hazard * direct),
-    )
+    mean = np.asarray(hazard - near)
+    variance = np.asarray(1 - hazard * mean)
+    out = t > FRACTION_FROM
+    if out.any():
+        far = t[out]
+        c = np.zeros_like(far)
+        for k in range(TERMS, 1, -1):
+            c = k / (far + c)
+        mean[out] = 1 / (far + c)
+        variance[out] = mean[out] * (c - mean[out])
+    return mean, variance

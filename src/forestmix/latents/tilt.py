@@ -21,6 +21,8 @@ from forestmix.latents.base import Factors
 
 #: Newton steps or halvings at most; a handful is the rule.
 STEPS = 80
+#: What rounding leaves of the equation, relative to its terms.
+ROUNDING = 256 * float(np.finfo(np.float64).eps)
 
 
 def settle(kind: type[Factors], family: Any, eta: Array, H: Array, D: Array, drive: Array, start: Array) -> Factors:
@@ -32,7 +34,7 @@ def settle(kind: type[Factors], family: Any, eta: Array, H: Array, D: Array, dri
     low, high = h - np.abs(value), h + np.abs(value)
     for _ in range(STEPS):
         size = np.abs(h) + extra * np.abs(q.mean) + np.abs(drive)
-        if np.all(np.abs(value) <= 4 * np.finfo(np.float64).eps * size):
+        if np.all(np.abs(value) <= ROUNDING * size):
             break
         low, high = np.where(value < 0, np.maximum(low, h), low), np.where(value > 0, np.minimum(high, h), high)
         newton = h - value / (1 + extra * q.variance)

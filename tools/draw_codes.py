@@ -2,7 +2,7 @@
 
 A dictionary of strokes is learned from the digits in the package: codes have an exponential prior, so they are not
 negative and mostly small, and are inferred with forestmix; each atom is then set to its non-negative optimum, which
-needs the mean and variance of every code. Digits that were not used for it, with the lower half of each hidden, are
+needs the mean and variance of every code. Digits that were not used for it, with a band of each hidden, are
 coded and reconstructed; the map shows the standard deviation of each pixel under the posterior of the codes::
 
     python tools/draw_codes.py --out docs/codes.png
@@ -23,9 +23,10 @@ from forestmix.plots.style import RC
 matplotlib.use("Agg")
 from matplotlib import pyplot
 
-ATOMS, NOISE, RATE = 49, 0.3, 3.0
+ATOMS, NOISE, RATE = 64, 0.2, 5.0
 ROUNDS, STEPS = 15, 3
 SHOWN = 7
+BAND = slice(11, 18)
 SHADE = "#8FA3B5"
 
 
@@ -63,7 +64,7 @@ def main() -> None:
     chosen = np.array([np.flatnonzero(labels == digit)[3] for digit in (0, 2, 3, 4, 5, 7, 8)][:SHOWN])
     x = test[chosen]
     hidden = x.reshape(-1, 28, 28).copy()
-    hidden[:, 15:, :] = np.nan
+    hidden[:, BAND] = np.nan
     result = fmx.infer(coder(W), hidden.reshape(-1, 784), tol=1e-4, max_iter=200)
     prediction = result.predict()
     draw(out, W, x, hidden, result, prediction)
@@ -117,7 +118,7 @@ def _draw_codes(panel, W: np.ndarray, result: fmx.Result) -> None:
         cell.imshow(W[:, k].reshape(28, 28), cmap="gray_r", interpolation="nearest")
         cell.set(xticks=[], yticks=[])
         cell.grid(False)
-        cell.spines[:].set_visible(False)
+        cell.spines[:].set(visible=True, color="#D0D0D0")
     right.suptitle("their atoms, largest first", fontsize=10)
 
 

@@ -62,7 +62,8 @@ def gap(model: DEF, x: npt.ArrayLike, q: Any) -> Array:
     layer = model.layers[0]
     site = Site(layer, data, "fm")
     eta = layer.weights.forward(factors.mean) + layer.bias
-    wide, narrow = site.absolute.forward(factors.sd), np.sqrt(site.squared.forward(factors.sd**2))
+    wide = site.spread(factors.sd)
+    narrow = Site(layer, data, "elbo").spread(factors.sd)
     difference = np.broadcast_to(layer.family.log_partition_gap(eta, wide, narrow), eta.shape)
     if data.observed is not None:
         difference = np.where(data.observed, difference, np.zeros((), eta.dtype))
@@ -96,8 +97,8 @@ def forest_likeness(W: Any) -> float:
 
 def _bound(model: DEF, x: npt.ArrayLike, q: Any, objective: Objective) -> float | Array:
     data, factors = _checked(model, x, q)
-    rows = Site(model.layers[0], data, objective).log_likelihood(factors)
-    return _shaped(total(rows) - factors.divergence(model.prior), data)
+    likelihood = Site(model.layers[0], data, objective).expected_log_likelihood(factors)
+    return _shaped(likelihood - factors.divergence(model.prior), data)
 
 
 def _checked(model: DEF, x: npt.ArrayLike, q: Any) -> tuple[Observations, GaussianFactors]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from forestmix.arrays import Array, finite, numbers, total
+from forestmix.arrays import Array, finite, inner, numbers, total
 from forestmix.errors import ArgumentError
 from forestmix.families import Gaussian
 from forestmix.model import DEF, Prior
@@ -29,9 +29,13 @@ class GaussianFactors:
 
         ``KL_j = (mean_j - m0_j)^2 / (2 s0_j^2) + (v - 1 - log v) / 2`` with ``v = sd_j^2 / s0_j^2``.
         """
-        scale = prior_sd(prior)
-        ratio = (self.sd / scale) ** 2
-        return 0.5 * (total(((self.mean - prior.bias) / scale) ** 2) + total(ratio - 1 - np.log(ratio)))
+        scaled = (self.mean - prior.bias) / prior_sd(prior)
+        return 0.5 * inner(scaled, scaled) + self.spread_divergence(prior)
+
+    def spread_divergence(self, prior: Prior) -> Array:
+        """Return the part of it that comes from the standard deviations, (N or 1,)."""
+        ratio = (self.sd / prior_sd(prior)) ** 2
+        return 0.5 * total(ratio - 1 - np.log(ratio))
 
 
 def take_rows(array: Array, keep: Array) -> Array:

@@ -12,7 +12,7 @@ from forestmix.errors import ArgumentError
 from forestmix.inference.accelerate import ConjugateGradients
 from forestmix.inference.base import Algorithm, Memory, Proposal, choose_objective
 from forestmix.inference.cavi import SweepMemory
-from forestmix.inference.newton import NewtonSteps
+from forestmix.inference.newton import NewtonSteps, safe_share
 from forestmix.inference.problem import Point, Problem
 from forestmix.inference.rules import forest_mixture, mix, step_all, step_groups
 from forestmix.inference.schedule import Cursor, GroupAfterGroup
@@ -38,44 +38,48 @@ class ForestMixture(Algorithm):
     Args:
         objective: "fm", the paper's bound; "elbo", the same parallel step climbing the ELBO itself, which ends where
             coordinate ascent ends; "auto" is "elbo".
-        accelerate: for Gaussian rows, solve for the variances once, then take conjugate gradient steps in the means;
-            for other rows, Newton steps (see ``inference.newton``). ``None`` means yes, unless groups are given, for
-            which there is no accelerated step.
+        accelerate: for Gaussian rows, solve for the variances once, then take conjugate gradient steps in the means,
+            and solve for them at once where that is faster (see ``inference.direct``; "cg" and "direct" name one of
+            the two); for other rows, Newton steps (see ``inference.newton``). ``None`` means yes, unless groups are
+            given, for which there is no accelerated step.
         groups: use the bound inside these groups of latents only, one group after another. Groups of one are
             coordinate ascent, one group is the forest mixture step.
 
     """
 
     objective: str = "auto"
-    accelerate: bool | None = None
+    accelerate: bool | str | None = None
     groups: Any = None
     name: ClassVar[str] = "fm"
 
     def __post_init__(self) -> None:
         choose_objective(self.objective)
-        if self.accelerate not in (None, True, False):
-            raise ArgumentError(f"accelerate must be True, False or None; got {self.accelerate!r}.")
+        if self.accelerate not in (None, True, False, "cg", "direct"):
+            raise ArgumentError(f"accelerate must be True, False, None, 'cg' or 'direct'; got {self.accelerate!r}.")
         if self.accelerate and self.groups is not None:
             raise ArgumentError("accelerate must be False or None when groups are given: group steps are sequential.")
 
     @property
     def accelerated(self) -> bool:
-        """Whether conjugate gradient steps are taken."""
-        return self.groups is None if self.accelerate is None else self.accelerate
+        """Whether accelerated steps are taken."""
+        return self.groups is None if self.accelerate is None else bool(self.accelerate)
 
     def problem(self, model: DEF, data: Observations) -> Problem:
         """Return the problem with this objective and these groups."""
         groups = None if self.groups is None else Partition.of("groups", self.groups, model.n_latent)
-        return Problem(model, data, choose_objective(self.objective), groups)
+        objective = choose_objective(self.objective)
+        # Plain steps climb the ELBO with D for the means and H for the variances; Newton's steps on the paper's bound
+        # precondition with H. Both come from the one pass.
+        both = groups is None and (self.accelerated == (objective == "fm"))
+        return Problem(model, data, objective, groups, both=both)
 
     def start(self, problem: Problem, point: Point) -> Memory:
         """Return the accelerator's memory, or the place among the groups."""
         if self.accelerated:
-            return (
-                ConjugateGradients.at(problem, point)
-                if problem.curvature_is_constant
-                else NewtonSteps(len(point.objective))
-            )
+            if not problem.curvature_is_constant:
+                return NewtonSteps(len(point.objective))
+            method = self.accelerate if isinstance(self.accelerate, str) else "auto"
+            return ConjugateGradients.at(problem, point, method)
         if problem.site.groups is not None:
             return SweepMemory(Cursor(GroupAfterGroup(problem.site.groups), np.random.default_rng(0)))
         return Memory()
@@ -105,7 +109,7 @@ class ForestMixture(Algorithm):
         shorter = refused
         if isinstance(memory, NewtonSteps) and not problem.site.layer.family.curvature_is_bounded:
             # Where a grows like an exponential, a step too long by far is the rule, and halving it would take long.
-            shorter = mix(point.q, refused, memory.safe_share)
+            shorter = mix(point.q, refused, safe_share(problem, point.q, refused))
             yield shorter
         for _ in range(SHORTER_STEPS):
             shorter = mix(point.q, shorter, 0.5)

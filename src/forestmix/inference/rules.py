@@ -14,8 +14,9 @@ from typing import Protocol
 import numpy as np
 
 from forestmix.arrays import Array
+from forestmix.inference.compiled import by_observations, plain, plain_rows
 from forestmix.inference.problem import Point, Problem
-from forestmix.inference.sweep import SweepOptions, sweep_groups
+from forestmix.inference.sweep import sweeps
 from forestmix.partition import Partition
 from forestmix.posterior import GaussianFactors
 
@@ -78,16 +79,21 @@ def step_groups(problem: Problem, point: Point, rule: Rule, groups: Partition) -
     """
     if not problem.curvature_is_constant:
         surrogate = rule is forest_mixture
-        options = SweepOptions(surrogate, safe=surrogate or bool(np.all(groups.sizes == 1)))
-        return sweep_groups(problem, point, groups, options)
+        safe = surrogate or bool(np.all(groups.sizes == 1))
+        return sweeps(problem).sweep_groups(problem, point, groups, surrogate=surrogate, safe=safe)
     from forestmix import kernels
 
     precision, sd = rule(problem, point)
     mean, error = point.q.mean.copy(), point.site.error.copy()
-    kernels.relax_groups(
-        *problem.site.column_arrays, groups.starts, groups.members,
-        mean, error, np.ascontiguousarray(point.site.kappa), precision, problem.prior_mean, problem.prior_precision,
-    )  # fmt: skip
+    prior = plain(problem.prior_mean), plain(problem.prior_precision)
+
+    def run(part: slice) -> None:
+        kernels.relax_groups(
+            problem.site.column_arrays, groups.starts, groups.members, mean[part], error[part],
+            plain_rows(point.site.kappa, part), plain_rows(precision, part), prior,
+        )  # fmt: skip
+
+    by_observations(problem, run)
     return GaussianFactors(mean, visited_sd(sd, point.q.sd, groups.members))
 
 

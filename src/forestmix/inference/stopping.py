@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from forestmix.arrays import Array, total
+from forestmix.arrays import Array, inner
 from forestmix.inference.problem import Point, Problem
 from forestmix.posterior import prior_factors
 from forestmix.result import Status
@@ -51,7 +51,8 @@ class Stopping:
     def gradient_norm(self, problem: Problem, point: Point) -> Array:
         """Return the relative gradient norm of each observation, (N,)."""
         precision = problem.precision(point)
-        variances = np.sqrt(np.mean((precision * point.q.sd**2 - 1.0) ** 2, axis=-1, dtype=np.float64))
+        excess = precision * point.q.sd**2 - 1
+        variances = np.sqrt(inner(excess, excess) / problem.size)
         return np.maximum(_rms(point.gradient, precision), variances)
 
     def check(self, old: Point, new: Point, norm: Array, sweeps: float) -> list[Status | None]:
@@ -88,4 +89,4 @@ class Stopping:
 
 
 def _rms(gradient: Array, precision: Array) -> Array:
-    return np.sqrt(total(gradient**2 / precision) / gradient.shape[1])
+    return np.sqrt(inner(gradient, gradient / precision) / gradient.shape[1])

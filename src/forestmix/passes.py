@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -151,15 +152,38 @@ def _over_ranges(
         count, by_rows = threaded.threads(weights.array.size), weights.array.flags.c_contiguous
         kernel, matrix = (kernels[1], (weights.array,)) if by_rows else (kernels[2], (weights.array.T,))
         cuts, shape = threaded.even_cuts(weights.shape[0], count), (count, sums, m)
-    parts, totals = np.empty(shape, weights.dtype), np.zeros((count, 2))
+    parts, totals = _borrow_parts(weights, shape), np.zeros((count, 2))
 
     def call(t: int) -> Callable[[], object]:
         results = (parts[t], totals[t]) if with_totals else (parts[t],)
         return lambda: kernel(cuts[t], cuts[t + 1], *matrix, *arguments, *results)
 
     threaded.run_all([call(t) for t in range(count)])
-    out = parts[0] if count == 1 else parts.sum(axis=0)
-    return np.ascontiguousarray(out.T if isinstance(weights, SparseWeights) else out), totals.sum(axis=0)
+    out = _added_up(weights, parts, count)
+    weights.__dict__["_parts"] = parts
+    return out, totals.sum(axis=0)
+
+
+def _borrow_parts(weights: Weights, shape: tuple[int, ...]) -> Array:
+    """Return accumulators for the threads, those of the last pass where they fit.
+
+    Fresh memory has to be mapped page by page, which for many latents takes as long as half a pass. They are taken out
+    of the weights while in use, so that two runs on the same weights at once do not share them.
+    """
+    last = weights.__dict__.pop("_parts", None)
+    return last if last is not None and last.shape == shape else np.empty(shape, weights.dtype)
+
+
+def _added_up(weights: Weights, parts: Array, count: int) -> Array:
+    """Return what the threads have added up, (sums, m)."""
+    if not isinstance(weights, SparseWeights):
+        return parts[0].copy() if count == 1 else parts.sum(axis=0)
+    from forestmix.kernels import csr, threaded
+
+    m, sums = parts.shape[1:]
+    out, cuts = np.empty((sums, m), parts.dtype), threaded.even_cuts(m, threaded.threads(m * sums * count))
+    threaded.run_all([partial(csr.add_up, *bounds, parts, out) for bounds in pairwise(cuts)])
+    return out
 
 
 def _rows(bias: Array, n: int, dtype: np.dtype[Any]) -> Array:

@@ -275,7 +275,8 @@ class Site:
         if not self.layer.family.curvature_is_constant:
             return statistics
         # sum_i kappa_i r_i^2 = sum_j sigma_j^2 information_j, which saves the products that r_i takes.
-        return replace(statistics, value=found.value - 0.5 * total(q.sd**2 * statistics.information))
+        spread = np.einsum("kj,kj,kj->k", *np.broadcast_arrays(q.sd, q.sd, statistics.information), dtype=np.float64)
+        return replace(statistics, value=found.value - 0.5 * spread)
 
     def expected_log_likelihood(self, q: GaussianFactors) -> Array:
         """Return the bound on ``E log p(x | y)`` of each observation, (N,)."""

@@ -81,13 +81,14 @@ class ConjugateGradients(Memory):
             return Proposal(GaussianFactors(mean, self.sd), 1, problem.size)
         direction = self._next_direction(point.gradient)
         shift, image = normal_product(problem.site.layer.weights, direction, point.site.kappa)
-        curvature = dot(direction, image) + dot(direction, direction * problem.prior_precision)
+        curvature = dot(direction, image) + problem.prior_form(direction)[:, np.newaxis]
         length = ratio(dot(point.gradient, direction), curvature)
-        q = GaussianFactors(point.q.mean + length * direction, self.sd)
+        q = GaussianFactors(moved(point.q.mean, length, direction), self.sd)
         self.steps += 1
         if self.steps % REFRESH == 0:
             return Proposal(q, 1, problem.size)
-        return Proposal(q, 1, problem.size, point.site.eta + length * shift, point.site.gradient - length * image)
+        eta, gradient = moved(point.site.eta, length, shift), moved(point.site.gradient, -length, image)
+        return Proposal(q, 1, problem.size, eta, gradient)
 
     def _next_direction(self, gradient: Array) -> Array:
         preconditioned = gradient / self.precision
@@ -95,7 +96,7 @@ class ConjugateGradients(Memory):
         if self.direction is None or self.squared_norm is None:
             direction = preconditioned
         else:
-            direction = preconditioned + ratio(squared_norm, self.squared_norm) * self.direction
+            direction = moved(preconditioned, ratio(squared_norm, self.squared_norm), self.direction)
         self.direction, self.squared_norm = direction, squared_norm
         return direction
 
@@ -111,13 +112,20 @@ def solve_variances(problem: Problem, point: Point) -> Array:
     sd, information = point.q.sd, point.site.information
     halvings = int(-np.log2(np.finfo(sd.dtype).eps))
     for _ in range(4 * halvings):  # far starts take some steps before the rate holds
-        new = settled((problem.prior_precision + information) ** -0.5, sd)
+        new = settled(1 / np.sqrt(problem.prior_precision + information), sd)
         if new is sd:
             break
         sd = new
         if problem.site.objective == "fm":
             information = problem.curvature_at(sd, point)
     return sd
+
+
+def moved(start: Array, length: Array, direction: Array) -> Array:
+    """Return ``start + length * direction`` of each observation; new memory is what costs here, so only once."""
+    result = length * direction
+    result += start
+    return result
 
 
 def dot(first: Array, second: Array) -> Array:

@@ -66,7 +66,7 @@ class NewtonSteps(Memory):
         else:
             step, inner = self._solve(problem, point, precision, norm)
         self.last = (point.q.mean, point.gradient, norm)
-        q = GaussianFactors(point.q.mean + step, problem.precision(point) ** -0.5)
+        q = GaussianFactors(point.q.mean + step, 1 / np.sqrt(problem.precision(point)))
         return Proposal(q, 1 + inner, (1 + inner) * problem.size)
 
     def _learn(self, point: Point, norm: Array) -> None:

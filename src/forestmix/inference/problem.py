@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from forestmix.arrays import Array, inner
+from forestmix.arrays import Array
 from forestmix.model import DEF, Observations
 from forestmix.partition import Partition
 from forestmix.posterior import GaussianFactors, prior_sd, take_rows
@@ -83,13 +83,17 @@ class Problem:
     ) -> Point:
         """Return the objective and its slope at q; the other arguments as in ``Site.statistics``."""
         site = self.site.statistics(q, eta, gradient, None if known is None else (known.q, known.site))
-        offset = q.mean - self.prior_mean
-        pull = offset * self.prior_precision
-        divergence = 0.5 * inner(offset, pull) + self._spread_divergence(q)
-        slope = site.gradient - pull
+        slope = q.mean - self.prior_mean
+        divergence = 0.5 * self.prior_form(slope) + self._spread_divergence(q)
+        slope *= -self.prior_precision
+        slope += site.gradient
         unit = ROUNDING_UNITS * float(np.finfo(self.model.dtype).eps)
         rounding = unit * (site.magnitude + np.abs(divergence) + self.size)
         return Point(q, site, site.value - divergence, slope, rounding)
+
+    def prior_form(self, vectors: Array) -> Array:
+        """Return ``sum_j v_j^2 / sigma0_j^2`` of each vector, (N,)."""
+        return np.einsum("kj,kj,j->k", vectors, vectors, self.prior_precision, dtype=np.float64)
 
     def _spread_divergence(self, q: GaussianFactors) -> Array:
         """Return the part of KL(q || p) that depends on the variances, which accelerated runs settle at the start."""

@@ -32,7 +32,7 @@ def exact(problem: Problem, point: Point) -> tuple[Array, Array]:
     """Return the exact coordinate update, each variable's optimum with the others held."""
     # The site's objective is the ELBO wherever this rule is used, so its information is sum_i w_ij^2 kappa_i.
     precision = problem.precision(point)
-    return precision, settled(precision**-0.5, point.q.sd)
+    return precision, settled(1 / np.sqrt(precision), point.q.sd)
 
 
 def damped(step: float) -> Rule:
@@ -47,7 +47,7 @@ def damped(step: float) -> Rule:
 
 def forest_mixture(problem: Problem, point: Point) -> tuple[Array, Array]:
     """Return the maximiser of the forest mixture surrogate (paper, Theorem 2; design 1.3 for objective "elbo")."""
-    sd = settled(problem.precision(point) ** -0.5, point.q.sd)
+    sd = settled(1 / np.sqrt(problem.precision(point)), point.q.sd)
     return problem.prior_precision + problem.curvature(point), sd
 
 
@@ -67,7 +67,7 @@ def step_all(problem: Problem, point: Point, rule: Rule) -> GaussianFactors:
 def mix(old: GaussianFactors, new: GaussianFactors, share: float | Array) -> GaussianFactors:
     """Return the factors that go the fraction ``share`` of the way, in the means and in the precisions."""
     precision = (1 - share) * old.sd**-2 + share * new.sd**-2
-    return GaussianFactors(old.mean + share * (new.mean - old.mean), precision**-0.5)
+    return GaussianFactors(old.mean + share * (new.mean - old.mean), 1 / np.sqrt(precision))
 
 
 def step_groups(problem: Problem, point: Point, rule: Rule, groups: Partition) -> GaussianFactors:

@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 
 from forestmix.arrays import Array
-from forestmix.kernels.dense import ABSOLUTE_SPREAD, NO_SPREAD, SQUARED_SPREAD
+from forestmix.kernels.dense import ABSOLUTE_SPREAD, SQUARED_SPREAD
 from forestmix.kernels.rows import row_terms
 
 
@@ -29,8 +29,10 @@ def pass_rows(
     zero = values.dtype.type(0)
     for i in range(begin, end):
         first, last = starts[i], starts[i + 1]
-        if absolute or spread != NO_SPREAD:
+        if spread == SQUARED_SPREAD:
             m, s, v = _three(columns, values, first, last, factors)
+        elif absolute or spread == ABSOLUTE_SPREAD:
+            (m, s), v = _absolute(columns, values, first, last, factors), zero
         else:
             m, s, v = _mean(columns, values, first, last, factors), zero, zero
         m += bias[i]
@@ -46,16 +48,46 @@ def pass_rows(
         _scatter(columns, values, first, last, error[i], s * kappa[i], kappa[i], absolute, squared, parts)
 
 
-@njit(cache=True, nogil=True)
+@njit(forceinline=True, nogil=True)
 def _mean(columns, values, first, last, factors):  # type: ignore[no-untyped-def]
-    m = values.dtype.type(0)
-    for p in range(np.uint64(first), np.uint64(last)):
-        m += values[p] * factors[np.uint64(columns[p]), 0]
-    return m
+    """Return ``w . mean``. Four sums go side by side, since each addition waits for the one before."""
+    m0 = m1 = m2 = m3 = values.dtype.type(0)
+    p, end = np.uint64(first), np.uint64(last)
+    while p + np.uint64(4) <= end:
+        m0 += values[p] * factors[np.uint64(columns[p]), 0]
+        m1 += values[p + np.uint64(1)] * factors[np.uint64(columns[p + np.uint64(1)]), 0]
+        m2 += values[p + np.uint64(2)] * factors[np.uint64(columns[p + np.uint64(2)]), 0]
+        m3 += values[p + np.uint64(3)] * factors[np.uint64(columns[p + np.uint64(3)]), 0]
+        p += np.uint64(4)
+    while p < end:
+        m0 += values[p] * factors[np.uint64(columns[p]), 0]
+        p += np.uint64(1)
+    return (m0 + m1) + (m2 + m3)
 
 
-@njit(cache=True, nogil=True)
+@njit(forceinline=True, nogil=True)
+def _absolute(columns, values, first, last, factors):  # type: ignore[no-untyped-def]
+    """Return ``w . mean`` and ``|w| . sd``, each as two sums side by side."""
+    m0 = m1 = s0 = s1 = values.dtype.type(0)
+    p, end = np.uint64(first), np.uint64(last)
+    while p + np.uint64(2) <= end:
+        j, w = np.uint64(columns[p]), values[p]
+        k, u = np.uint64(columns[p + np.uint64(1)]), values[p + np.uint64(1)]
+        m0 += w * factors[j, 0]
+        m1 += u * factors[k, 0]
+        s0 += abs(w) * factors[j, 1]
+        s1 += abs(u) * factors[k, 1]
+        p += np.uint64(2)
+    if p < end:
+        j, w = np.uint64(columns[p]), values[p]
+        m0 += w * factors[j, 0]
+        s0 += abs(w) * factors[j, 1]
+    return m0 + m1, s0 + s1
+
+
+@njit(forceinline=True, nogil=True)
 def _three(columns, values, first, last, factors):  # type: ignore[no-untyped-def]
+    """Return ``w . mean``, ``|w| . sd`` and ``w^2 . sd^2``."""
     m = s = v = values.dtype.type(0)
     for p in range(np.uint64(first), np.uint64(last)):
         j, w = np.uint64(columns[p]), values[p]
@@ -66,7 +98,7 @@ def _three(columns, values, first, last, factors):  # type: ignore[no-untyped-de
     return m, s, v
 
 
-@njit(cache=True, nogil=True)
+@njit(forceinline=True, nogil=True)
 def _scatter(columns, values, first, last, e, sk, k, absolute, squared, sums):  # type: ignore[no-untyped-def]
     if absolute and squared:
         for p in range(np.uint64(first), np.uint64(last)):
@@ -102,6 +134,17 @@ def normal_rows(
         e = shift[i] * kappa[i]
         for p in range(np.uint64(first), np.uint64(last)):
             parts[np.uint64(columns[p]), 0] += values[p] * e
+
+
+@njit(cache=True, nogil=True)
+def add_up(first: int, last: int, parts: Array, out: Array) -> None:
+    """Write the sums of all threads for a range of latents, in their order, each sum in a row of its own."""
+    for j in range(first, last):
+        for k in range(parts.shape[2]):
+            total = parts[0, j, k]
+            for t in range(1, parts.shape[0]):
+                total += parts[t, j, k]
+            out[k, j] = total
 
 
 @njit(cache=True, nogil=True)

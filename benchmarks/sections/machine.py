@@ -17,12 +17,15 @@ from benchmarks.sections.iteration import full_iteration, mean_only_iteration, r
 #: size: shape of the dense W, side of the image with windows, rows at m = 1000, rounds
 SIZES = {
     "small": ((1000, 1000), 60, 1000, 3),
-    "default": ((6000, 6000), 700, 20_000, 9),
+    "default": ((8000, 8000), 700, 20_000, 9),
     "large": ((10_000, 10_000), 1000, 50_000, 15),
 }
 DENSE_LIMITS = {"float64": 1.3, "float32": 1.6}
 SPARSE_LIMIT, THREADS_LIMIT = 0.5, 1.6
-KINDS = [(family, objective) for family in ("Gaussian", "Bernoulli") for objective in ("elbo", "fm")]
+FAMILIES = ("Gaussian", "Bernoulli")
+#: The paper's iteration takes the four products that SciPy is timed at; one on the ELBO takes two more.
+OBJECTIVES = {"fm": "the paper's bound", "elbo": "the ELBO"}
+KINDS = [(family, objective) for family in FAMILIES for objective in OBJECTIVES]
 
 
 def dense(section: Section, shape: tuple[int, int], repeats: int, say: Callable[[str], None]) -> None:
@@ -32,7 +35,6 @@ def dense(section: Section, shape: tuple[int, int], repeats: int, say: Callable[
     columns = ["W", "reading", *(f"{family}, {objective}" for family, objective in KINDS), "mean only"]
     table = Table(title, columns)
     for precision, limit in DENSE_LIMITS.items():
-        worst: dict[str, tuple[float, str]] = {}
         for layout, order in (("row-major", "C"), ("column-major", "F")):
             say(f"dense, {precision}, {layout}")
             W = np.asarray(rng.standard_normal(shape, dtype=precision), order=order)
@@ -42,12 +44,10 @@ def dense(section: Section, shape: tuple[int, int], repeats: int, say: Callable[
             bandwidth = W.nbytes / seconds / 1e9
             cells = [f"{precision}, {layout}", f"{seconds_text(seconds)} ({bandwidth:.1f} GB/s)"]
             table.rows.append([*cells, *(spreads[column].text() for column in columns[2:])])
-            for name, spread in spreads.items():
-                worst[name] = max(worst.get(name, (0.0, "")), (spread.middle, f"{spread.text()}, {layout}"))
-        for family in ("Gaussian", "Bernoulli"):
-            value, text = max(worst[f"{family}, {objective}"] for objective in ("elbo", "fm"))
-            claim = f"dense {precision}, {family} rows: full iteration / reading W once"
-            section.targets.append(Target(claim, f"<= {limit}", text, value <= limit))
+            for objective, what in OBJECTIVES.items():
+                worst = max((spreads[f"{family}, {objective}"] for family in FAMILIES), key=lambda one: one.middle)
+                claim = f"dense {precision}, {layout}, {what}: full iteration / reading W once"
+                section.targets.append(Target(claim, f"<= {limit}", worst.text(), worst.middle <= limit))
     section.tables.append(table)
 
 
@@ -82,9 +82,9 @@ def sparse(section: Section, side: int, repeats: int, say: Callable[[str], None]
         ratio = ratios(rounds, name, "SciPy")
         table.rows.append([name, seconds_text(times(rounds, name).middle), ratio.text()])
     section.tables.append(table)
-    for family in ("Gaussian", "Bernoulli"):
-        worst = max((ratios(rounds, f"{family}, {name}", "SciPy") for name in ("elbo", "fm")), key=lambda r: r.middle)
-        claim = f"sparse, {family} rows: full iteration / SciPy's four products"
+    for objective, what in OBJECTIVES.items():
+        worst = max((ratios(rounds, f"{name}, {objective}", "SciPy") for name in FAMILIES), key=lambda one: one.middle)
+        claim = f"sparse, {what}: full iteration / SciPy's four products"
         section.targets.append(Target(claim, f"<= {SPARSE_LIMIT}", worst.text(), worst.middle <= SPARSE_LIMIT))
 
 
@@ -113,9 +113,9 @@ def threads(section: Section, shape: tuple[int, int], side: int, repeats: int, s
     windows = fmx.windows((side, side), 7, "centred")
     runs = {
         "reading W": reading(W),
-        "dense iteration, Gaussian": full_iteration(W),
-        "dense iteration, Bernoulli": full_iteration(W, "Bernoulli"),
-        "sparse iteration, Gaussian": full_iteration(windows),
+        "dense iteration, Gaussian": full_iteration(W, "Gaussian", "fm"),
+        "dense iteration, Bernoulli": full_iteration(W, "Bernoulli", "fm"),
+        "sparse iteration, Gaussian": full_iteration(windows, "Gaussian", "fm"),
     }
     both = {f"{name}, {count}": with_threads(count, run) for name, run in runs.items() for count in (1, 2)}
     for run in both.values():
@@ -156,8 +156,9 @@ def measure(size: str, say: Callable[[str], None]) -> Section:
     """Run all parts in this process, on all threads unless it says otherwise."""
     shape, side, rows, repeats = SIZES[size]
     note = (
-        "A full iteration gives value, gradient, information and curvature, and makes the step. Reading W adds up its "
-        "entries with the same threads, in Numba with fastmath. A mean-only iteration is one of conjugate gradients."
+        "A full iteration gives value, gradient and curvature, and makes the step: for the paper's bound it takes two "
+        "products with W and two with |W|, on the ELBO two more with W∘W. Reading W adds up its entries with the same "
+        "threads, in Numba with fastmath. A mean-only iteration is one of conjugate gradients, two products."
     )
     section = Section("machine", "At the machine's limit", [note])
     dense(section, shape, repeats, say)

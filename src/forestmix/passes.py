@@ -21,6 +21,10 @@ if TYPE_CHECKING:  # kernels are imported where they are used: Numba takes a sec
     from forestmix.kernels.rows import RowTable
 
 
+#: Totals of two threads are this many numbers apart: on one cache line they would slow each other down.
+APART = 16
+
+
 class Pass(NamedTuple):
     """What a pass returns, each with a leading axis of one observation.
 
@@ -92,13 +96,13 @@ def settle_rows(bias: Array, table: RowTable, eta: Array) -> tuple[Array, Array,
 
     n, dtype = eta.shape[1], eta.dtype
     count = threaded.threads(n)
-    cuts, totals = threaded.even_cuts(n, count), np.zeros((count, 2))
+    cuts, totals = threaded.even_cuts(n, count), np.zeros((count, APART))
     error, kappa = np.empty(n, dtype), np.empty(n, dtype)
     given = (table.kind[0], table.x[0], table.scale, table.constant[0], _rows(bias, n, dtype), eta[0], np.empty(0))
     threaded.run_all([
         partial(rows.settle_rows, cuts[t], cuts[t + 1], *given, error, kappa, totals[t]) for t in range(count)
     ])  # fmt: skip
-    value, magnitude = totals.sum(axis=0)
+    value, magnitude = totals.sum(axis=0)[:2]
     return np.array([value]), np.array([magnitude]), error[None], kappa[None]
 
 
@@ -152,7 +156,7 @@ def _over_ranges(
         count, by_rows = threaded.threads(weights.array.size), weights.array.flags.c_contiguous
         kernel, matrix = (kernels[1], (weights.array,)) if by_rows else (kernels[2], (weights.array.T,))
         cuts, shape = threaded.even_cuts(weights.shape[0], count), (count, sums, m)
-    parts, totals = _borrow_parts(weights, shape), np.zeros((count, 2))
+    parts, totals = _borrow_parts(weights, shape), np.zeros((count, APART))
 
     def call(t: int) -> Callable[[], object]:
         results = (parts[t], totals[t]) if with_totals else (parts[t],)
@@ -161,7 +165,7 @@ def _over_ranges(
     threaded.run_all([call(t) for t in range(count)])
     out = _added_up(weights, parts, count)
     weights.__dict__["_parts"] = parts
-    return out, totals.sum(axis=0)
+    return out, totals.sum(axis=0)[:2]
 
 
 def _borrow_parts(weights: Weights, shape: tuple[int, ...]) -> Array:

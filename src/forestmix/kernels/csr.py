@@ -26,7 +26,7 @@ def pass_rows(
 ) -> None:  # fmt: skip
     """Make the pass over a range of rows; ``factors`` is (m, 2) with mean and sd, ``parts`` (m, sums)."""
     parts[:] = 0
-    zero = values.dtype.type(0)
+    zero, total, size = values.dtype.type(0), 0.0, 0.0
     for i in range(begin, end):
         first, last = starts[i], starts[i + 1]
         if spread == SQUARED_SPREAD:
@@ -43,9 +43,10 @@ def pass_rows(
             r = math.sqrt(v)
         value, e, k = row_terms(kind[i], x[i], scale[i], constant[i], m, r)
         eta[i], error[i], kappa[i] = m, e, k
-        totals[0] += value
-        totals[1] += abs(value) + abs(e) * (abs(m) + abs(bias[i]) + abs(x[i]))
+        total += value
+        size += abs(value) + abs(e) * (abs(m) + abs(bias[i]) + abs(x[i]))
         _scatter(columns, values, first, last, error[i], s * kappa[i], kappa[i], absolute, squared, parts)
+    totals[0], totals[1] = total, size
 
 
 @njit(forceinline=True, nogil=True)

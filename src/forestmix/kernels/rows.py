@@ -118,9 +118,11 @@ def settle_rows(
 
     ``spread`` has an entry for each row, or none where curvature is constant.
     """
+    total, size = 0.0, 0.0
     for i in range(first, last):
         r = spread[i] if spread.shape[0] else 0.0
         value, e, k = row_terms(kind[i], x[i], scale[i], constant[i], eta[i], r)
         error[i], kappa[i] = e, k
-        totals[0] += value
-        totals[1] += abs(value) + abs(e) * (abs(eta[i]) + abs(bias[i]) + abs(x[i]))
+        total += value
+        size += abs(value) + abs(e) * (abs(eta[i]) + abs(bias[i]) + abs(x[i]))
+    totals[0], totals[1] = total, size

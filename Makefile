@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+# Of the benchmarks: small, default or large.
+SIZE ?= default
 
 .PHONY: demo test lint bench docs clean
 
@@ -29,7 +31,7 @@ lint: $(VENV)/.installed-test
 	$(BIN)/mypy
 
 bench: $(VENV)/.installed-bench
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks --size $(SIZE)
 
 docs: $(VENV)/.installed-docs
 	$(BIN)/python -m sphinx -W -b html docs docs/_build/html

@@ -1,26 +1,87 @@
-"""Run the benchmarks: ``make bench``, or ``python -m benchmarks windows`` for one of them."""
+"""Run the benchmarks: ``make bench``, or ``python -m benchmarks elbo --size small`` for one of them, quickly."""
 
+from __future__ import annotations
+
+import argparse
 import sys
+import time
+from collections.abc import Callable
+from datetime import date
+from importlib import import_module
+from pathlib import Path
 
-from benchmarks import expectations, latents, nuts, passes, windows
+from benchmarks.harness.facts import machine_facts
+from benchmarks.harness.figures import draw
+from benchmarks.harness.page import verdict, write_page
+from benchmarks.harness.results import FILE, Results, Section, load, save
+from benchmarks.harness.worker import Worker
 
-BENCHMARKS = {
-    "windows": windows.main,
-    "passes": passes.main,
-    "expectations": expectations.main,
-    "latents": latents.main,
-    "nuts": nuts.main,
-}
+#: In the order of the page. Modules are imported when they run, so that the page can be written without contenders.
+SECTIONS = ("machine", "gaussian_mean", "gaussian_meanfield", "elbo", "scaling", "coordinate", "startup")
+#: Older benchmarks that print and write nothing.
+PRINTED = ("windows", "passes", "expectations", "latents", "nuts")
+SIZES = ("small", "default", "large")
+
+
+def meter(name: str) -> Callable[[str], None]:
+    """Return what says on the terminal what runs now, and since when."""
+    began = time.perf_counter()
+
+    def say(what: str) -> None:
+        print(f"[{name} {time.perf_counter() - began:6.1f} s] {what}", file=sys.stderr, flush=True)
+
+    return say
+
+
+def run_section(name: str, size: str) -> Section:
+    """Measure one section, and note when and how long."""
+    began = time.perf_counter()
+    section = import_module(f"benchmarks.sections.{name}").measure(size, meter(name))
+    section.size, section.date = size, date.today().isoformat()
+    section.seconds = time.perf_counter() - began
+    return section
+
+
+def render(results: Results, folder: Path) -> None:
+    """Write the page and its plots."""
+    write_page(results, SECTIONS, folder / "benchmarks.md", draw(results, folder))
+    print(f"wrote {folder / 'benchmarks.md'}")
+    for section in results.sections.values():
+        for target in section.targets:
+            print(f"  {verdict(section, target):<12} {target.claim}: {target.measured} (target {target.target})")
+
+
+def arguments() -> argparse.Namespace:
+    """Return the options of the command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(SECTIONS + PRINTED)}; all but the last 5")
+    parser.add_argument("--size", choices=SIZES, default="default", help="small: a smoke run; large: full sizes")
+    parser.add_argument("--out", type=Path, default=Path("docs"), help="folder of the page (docs)")
+    parser.add_argument("--render", type=Path, metavar="JSON", help="write the page from stored results, run nothing")
+    options = parser.parse_args()
+    for name in options.names:
+        if name not in SECTIONS + PRINTED:
+            parser.error(f"unknown benchmark {name!r}; there are: {', '.join(SECTIONS + PRINTED)}")
+    return options
 
 
 def main() -> int:
-    names = sys.argv[1:] or list(BENCHMARKS)
-    unknown = [name for name in names if name not in BENCHMARKS]
-    if unknown:
-        print(f"unknown benchmark {unknown[0]!r}; there are: {', '.join(BENCHMARKS)}")
-        return 2
-    for name in names:
-        BENCHMARKS[name]()
+    """Run what was asked for; the page keeps its other sections, and is written anew after each."""
+    options = arguments()
+    if options.render is not None:
+        render(load(options.render), options.out)
+        return 0
+    Worker.empty_cache = options.size != "small"
+    began = time.perf_counter()
+    for name in options.names or SECTIONS:
+        if name in PRINTED:
+            import_module(f"benchmarks.{name}").main()
+            continue
+        results = load(options.out / FILE).merged({name: run_section(name, options.size)}, machine_facts())
+        save(results, options.out / FILE)
+    if set(options.names or SECTIONS) & set(SECTIONS):
+        render(load(options.out / FILE), options.out)
+    print(f"{time.perf_counter() - began:.0f} s in all")
     return 0
 
 

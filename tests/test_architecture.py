@@ -9,11 +9,11 @@ import forestmix
 
 ROOT = Path(forestmix.__file__).parent
 ORDER = [
-    "errors", "arrays", "kernels", "families", "weights", "latents",
+    "errors", "arrays", "kernels", "families", "weights", "gram", "passes", "latents",
     "model", "posterior", "partition", "statistics", "flat", "interfaces", "auxiliary", "bounds", "evidence",
     "linear_response",
     "prediction",
-    "layer_posterior", "result", "inference", "progress", "run", "builders",
+    "layer_posterior", "result", "inference", "progress", "batches", "run", "builders",
     "__init__",
     "data", "plots", "experiments", "report", "cli",
 ]  # fmt: skip
@@ -81,14 +81,31 @@ def test_in_place_loops_live_in_kernels_only(path):
     assert "numba" not in names
 
 
-def test_importing_forestmix_loads_neither_numba_nor_matplotlib():
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_scipy_loads_its_subpackages_at_first_use(path):
+    """``import scipy`` does; ``from scipy import sparse`` takes longer than NumPy, whether it is used or not."""
+    nodes = [n for n in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(n, ast.ImportFrom)]
+    assert not [n.lineno for n in nodes if (n.module or "").split(".")[0] == "scipy"]
+
+
+SCIPY = ("scipy.sparse", "scipy.special", "scipy.linalg")
+#: What must not be loaded, and after which code.
+HEAVY = {
+    "import forestmix": ("numba", "matplotlib", "rich", "typer", "pooch", "importlib.metadata", *SCIPY),
+    "from forestmix.cli import app; app(['--help'], standalone_mode=False)": (
+        "numba", "matplotlib", "pooch", "forestmix.experiments", "forestmix.data", "forestmix.report", *SCIPY,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("code", HEAVY, ids=["import", "help"])
+def test_starting_loads_nothing_heavy(code):
     import subprocess
     import sys
 
-    heavy = ("numba", "matplotlib", "rich", "typer", "pooch")
-    code = f"import sys, forestmix; print([m for m in {heavy} if m in sys.modules])"
+    code = f"import sys\n{code}\nprint([m for m in {HEAVY[code]} if m in sys.modules])"
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert output.stdout.strip() == "[]"
+    assert output.stdout.splitlines()[-1] == "[]"
 
 
 def test_public_names_exist():

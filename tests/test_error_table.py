@@ -212,7 +212,10 @@ TABLE = {
         "accelerate must be False or None",
     ),
     "fm objective": (lambda: fmx.ForestMixture(objective="fn"), "Did you mean 'fm'"),
-    "fm accelerate": (lambda: fmx.ForestMixture(accelerate="yes"), "accelerate must be True, False or None"),
+    "fm accelerate": (
+        lambda: fmx.ForestMixture(accelerate="yes"),
+        "accelerate must be True, False, None, 'cg' or 'direct'",
+    ),
     # Bounds.
     "auxiliary batch": (
         lambda: fmx.fm_bound(model(), np.zeros((2, 3)), (np.zeros(2), np.ones(2)), fmx.Auxiliary(W, W)),

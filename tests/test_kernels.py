@@ -5,17 +5,25 @@ import pytest
 from scipy import sparse
 
 from forestmix import kernels
+from forestmix.kernels.columns import dense_columns, sparse_columns
+
+LAYOUTS = {
+    "csc": lambda W: sparse_columns(sparse.csc_array(W)),
+    "row order": lambda W: dense_columns(np.ascontiguousarray(W)),
+    "column order": lambda W: dense_columns(np.asfortranarray(W)),
+}
 
 
-@pytest.fixture
-def problem():
+@pytest.fixture(params=LAYOUTS)
+def problem(request):
     rng = np.random.default_rng(0)
     n, m, batch = 9, 6, 3
     W = rng.standard_normal((n, m)) * (rng.random((n, m)) < 0.5)
     W[:, 4] = 0
     return {
         "W": W,
-        "columns": sparse.csc_array(W),
+        "columns": LAYOUTS[request.param](W),
+        "by_rows": LAYOUTS[request.param](W.T),
         "x": rng.standard_normal((batch, n)),
         "mean": rng.standard_normal((batch, m)),
         "kappa": rng.uniform(0.5, 2, (1, n)),
@@ -23,10 +31,6 @@ def problem():
         "prior_mean": rng.standard_normal(m),
         "prior_precision": rng.uniform(0.5, 2, m),
     }
-
-
-def arrays(matrix):
-    return matrix.indptr, matrix.indices, matrix.data
 
 
 def gradient(p, k, mean):
@@ -46,8 +50,8 @@ def test_relax_groups(problem, groups):
     p = problem
     mean, error = start(p)
     starts = np.cumsum([0] + [len(g) for g in groups])
-    rest = (p["kappa"], p["precision"], p["prior_mean"], p["prior_precision"])
-    kernels.relax_groups(*arrays(p["columns"]), starts, np.concatenate(groups), mean, error, *rest)
+    rest = (p["kappa"], p["precision"], (p["prior_mean"], p["prior_precision"]))
+    kernels.relax_groups(p["columns"], starts, np.concatenate(groups), mean, error, *rest)
     for k in range(3):
         mu = p["mean"][k].copy()
         for g in groups:
@@ -63,9 +67,8 @@ def test_relax_greedy_takes_the_largest_gain(problem):
     slopes = np.array([gradient(p, k, p["mean"][k])[0] for k in range(3)])
     visited = np.zeros((3, 6), bool)
     gain = np.linspace(0, 3, 6)[None]
-    rows = sparse.csr_array(p["W"])
     kernels.relax_greedy(
-        *arrays(p["columns"]), *arrays(rows), 4, visited, slopes, gain,
+        p["columns"], p["by_rows"], 4, visited, slopes, gain,
         mean, error, p["kappa"], p["precision"], p["prior_precision"],
     )  # fmt: skip
     for k in range(3):
@@ -84,8 +87,8 @@ def test_relax_blocks_with_private_errors_is_block_jacobi(problem):
     p = problem
     mean, error = start(p)
     blocks = [[0, 1, 2], [3, 4, 5]]
-    rest = (p["kappa"], p["precision"], p["prior_mean"], p["prior_precision"])
-    kernels.relax_blocks(*arrays(p["columns"]), np.array([0, 3, 6]), np.arange(6), True, mean, error, *rest)
+    rest = (p["kappa"], p["precision"], (p["prior_mean"], p["prior_precision"]))
+    kernels.relax_blocks(p["columns"], np.array([0, 3, 6]), np.arange(6), np.arange(2), True, mean, error, *rest)
     for k in range(3):
         joint = p["mean"][k].copy()
         for block in blocks:
@@ -98,10 +101,10 @@ def test_relax_blocks_with_private_errors_is_block_jacobi(problem):
 
 def test_relax_blocks_on_shared_errors_with_one_block_is_a_sweep(problem):
     p = problem
-    rest = (p["kappa"], p["precision"], p["prior_mean"], p["prior_precision"])
+    rest = (p["kappa"], p["precision"], (p["prior_mean"], p["prior_precision"]))
     (mean, error), (swept, swept_error) = start(p), start(p)
-    kernels.relax_blocks(*arrays(p["columns"]), np.array([0, 6]), np.arange(6), False, mean, error, *rest)
-    kernels.relax_groups(*arrays(p["columns"]), np.arange(7), np.arange(6), swept, swept_error, *rest)
+    kernels.relax_blocks(p["columns"], np.array([0, 6]), np.arange(6), np.arange(1), False, mean, error, *rest)
+    kernels.relax_groups(p["columns"], np.arange(7), np.arange(6), swept, swept_error, *rest)
     assert mean == pytest.approx(swept, rel=1e-12)
 
 
@@ -112,8 +115,8 @@ def test_grouped_spread_and_curvature(problem, groups):
     sd, kappa = rng.uniform(0.1, 2, (3, 6)), rng.uniform(0.5, 2, (3, 9))
     starts, members = np.cumsum([0] + [len(g) for g in groups]), np.concatenate(groups)
     total, curvature = np.zeros((3, 9)), np.empty((3, 6))
-    kernels.group_spread_squared(*arrays(p["columns"]), starts, members, sd, total)
-    kernels.group_curvature(*arrays(p["columns"]), starts, members, sd, kappa, curvature)
+    kernels.group_spread_squared(p["columns"], starts, members, sd, total)
+    kernels.group_curvature(p["columns"], starts, members, sd, kappa, curvature)
     A = np.abs(p["W"])
     for k in range(3):
         spreads = [A[:, g] @ sd[k, g] for g in groups]

@@ -120,10 +120,13 @@ def test_curvature_that_varies_takes_the_general_path(model, monkeypatch):
 
 def test_variances_are_solved_once_for_a_batch(model, monkeypatch):
     rows = []
-    honest = problem_module.Site.curvature
-    monkeypatch.setattr(
-        problem_module.Site, "curvature", lambda self, sd, kappa: rows.append(sd.shape[0]) or honest(self, sd, kappa)
-    )
+    honest = problem_module.Site.curvatures
+
+    def counted(self, sd, kappa, **options):
+        rows.append(sd.shape[0])
+        return honest(self, sd, kappa, **options)
+
+    monkeypatch.setattr(problem_module.Site, "curvatures", counted)
     fmx.infer(model, model.sample(0, size=50).x, objective="fm")
     assert set(rows) == {1}
 

@@ -3,7 +3,7 @@
 The names below are the public interface; everything else may change.
 """
 
-from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 from forestmix.auxiliary import Auxiliary, optimal_auxiliary
 from forestmix.bounds import elbo, fm_bound, forest_likeness, gap
@@ -19,7 +19,18 @@ from forestmix.result import Result, Status, Trace
 from forestmix.run import Iteration, infer
 from forestmix.weights import Convolution, windows
 
-__version__ = version("forestmix")
+if TYPE_CHECKING:
+    __version__: str
+else:
+
+    def __getattr__(name: str) -> str:
+        # Found when asked for: to read the package's metadata takes half as long as to import NumPy.
+        if name != "__version__":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib.metadata import version
+
+        return version(__name__)
+
 
 __all__ = [
     "CAVI",

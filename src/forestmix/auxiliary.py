@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import sparse
+import scipy
 
 from forestmix.arrays import Array, finite, numbers
 from forestmix.errors import ArgumentError
@@ -46,7 +46,7 @@ def optimal_auxiliary(model: DEF, q: Any) -> Auxiliary:
     b_hat = eta[i] - np.sign(entries.data) * spread[i] * mean[j] / sd[j]
 
     def like_weights(values: Array) -> Any:
-        matrix = sparse.csr_array((values, (i, j)), entries.shape)
+        matrix = scipy.sparse.csr_array((values, (i, j)), entries.shape)
         return matrix.toarray() if isinstance(weights, DenseWeights) else matrix
 
     return Auxiliary(like_weights(epsilon), like_weights(b_hat))
@@ -89,7 +89,7 @@ def explicit_rows(model: DEF, data: Observations, q: GaussianFactors, auxiliary:
     return rows if data.observed is None else np.where(data.observed[0], rows, np.zeros((), layer.dtype))
 
 
-def _entries_at(matrix: sparse.csr_array, i: Array, j: Array) -> Array:
+def _entries_at(matrix: scipy.sparse.csr_array, i: Array, j: Array) -> Array:
     # SciPy answers an empty selection with a sparse array rather than a dense one.
     return np.asarray(matrix[i, j]) if len(i) else np.zeros(0, matrix.dtype)
 
@@ -98,7 +98,7 @@ def _parents(layer: Layer) -> Array:
     return layer.weights.support().forward(np.ones(layer.n_parents, layer.dtype))
 
 
-def _check_simplex(layer: Layer, epsilon: sparse.csr_array) -> None:
+def _check_simplex(layer: Layer, epsilon: scipy.sparse.csr_array) -> None:
     """Raise unless every row of epsilon lies on the simplex; rows of W without parents may have none."""
     if epsilon.nnz and epsilon.data.min() < 0:
         raise ArgumentError(f"auxiliary.epsilon must not be negative; got {epsilon.data.min()}.")
@@ -110,7 +110,7 @@ def _check_simplex(layer: Layer, epsilon: sparse.csr_array) -> None:
         raise ArgumentError(f"auxiliary.epsilon must have rows that sum to 1; row {row} sums to {total[row]}.")
 
 
-def _check_split(layer: Layer, epsilon: sparse.csr_array, b_hat: sparse.csr_array, size: Array) -> None:
+def _check_split(layer: Layer, epsilon: scipy.sparse.csr_array, b_hat: scipy.sparse.csr_array, size: Array) -> None:
     """Raise unless ``sum_j epsilon_ij b_hat_ij = b_i`` in every row that has parents.
 
     The optimal ``b_hat`` is the difference of terms of ``size`` ``sum_j |w_ij mu_j|``, and rounded accordingly.
@@ -131,12 +131,12 @@ def _tolerance(layer: Layer) -> float:
     return 1e4 * float(np.finfo(layer.dtype).eps)
 
 
-def _entries(name: str, value: Any, weights: Weights) -> sparse.csr_array:
+def _entries(name: str, value: Any, weights: Weights) -> scipy.sparse.csr_array:
     """Return a parameter as a sparse matrix of its entries that are not zero."""
-    array: Any = value if sparse.issparse(value) else numbers(f"auxiliary.{name}", value)
+    array: Any = value if scipy.sparse.issparse(value) else numbers(f"auxiliary.{name}", value)
     if array.shape != weights.shape:
         raise ArgumentError(f"auxiliary.{name} must have the shape of W, {weights.shape}; got {array.shape}.")
-    matrix = sparse.csr_array(array).astype(weights.dtype)
+    matrix = scipy.sparse.csr_array(array).astype(weights.dtype)
     finite(f"auxiliary.{name}", matrix.data)
     matrix.eliminate_zeros()
     return matrix

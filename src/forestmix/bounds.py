@@ -108,7 +108,7 @@ def _bound(model: DEF, x: npt.ArrayLike, q: Any, objective: Objective) -> float 
         stack, layers = _stacked(model, data, q, objective)
         return _shaped(stack.bound(layers)[0], data)
     site, factors, prior = _flat_parts(model, data, q, objective)
-    return _shaped(total(site.log_likelihood(factors)) - factors.divergence(prior), site.data)
+    return _shaped(site.expected_log_likelihood(factors) - factors.divergence(prior), site.data)
 
 
 def _stacked(model: DEF, data: Observations, q: Any, objective: Objective) -> tuple[Stack, LayeredFactors]:
@@ -131,7 +131,7 @@ def _flat_parts(model: DEF, data: Observations, q: Any, objective: Objective) ->
     if not is_deep(model):
         return Site(model.layers[0], data, objective), layers[0], model.prior
     flat = Flat(model)
-    return FlatSite(flat.model.layers[0], flat.data(data), objective), flat.stacked(layers), flat.model.prior
+    return FlatSite(flat, data, objective), flat.stacked(layers), flat.model.prior
 
 
 def _checked(model: DEF, x: npt.ArrayLike, q: Any) -> tuple[Observations, GaussianFactors]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import scipy
-from scipy import linalg
 
 from forestmix.arrays import Array
 from forestmix.errors import ArgumentError
@@ -101,12 +100,12 @@ def _gaussian_log_density(residual: Array, loadings: Array, scale: Array) -> Arr
     n, m = loadings.shape
     if n < m:
         factor = _stacked_factor(loadings.T)
-        distance = np.sum(linalg.solve_triangular(factor, residual.T, trans="T") ** 2, axis=0)
+        distance = np.sum(scipy.linalg.solve_triangular(factor, residual.T, trans="T") ** 2, axis=0)
     else:
         # The distance as a sum of squares at the posterior mean y, ||r - A y||^2 + ||y||^2, so that nothing cancels.
         factor = _stacked_factor(loadings)
-        half = linalg.solve_triangular(factor, loadings.T @ residual.T, trans="T")
-        posterior = linalg.solve_triangular(factor, half)
+        half = scipy.linalg.solve_triangular(factor, loadings.T @ residual.T, trans="T")
+        posterior = scipy.linalg.solve_triangular(factor, half)
         distance = np.sum((residual.T - loadings @ posterior) ** 2, axis=0) + np.sum(posterior**2, axis=0)
     log_determinant = np.sum(np.log(np.abs(np.diag(factor)))) + np.sum(np.log(scale))
     return -0.5 * distance - log_determinant - 0.5 * n * np.log(2 * np.pi)
@@ -115,4 +114,4 @@ def _gaussian_log_density(residual: Array, loadings: Array, scale: Array) -> Arr
 def _stacked_factor(matrix: Array) -> Array:
     """Return R with ``R^T R = I + A^T A``."""
     size = matrix.shape[1]
-    return linalg.qr(np.vstack([matrix, np.eye(size)]), mode="r", overwrite_a=True)[0][:size]
+    return scipy.linalg.qr(np.vstack([matrix, np.eye(size)]), mode="r", overwrite_a=True)[0][:size]

@@ -20,7 +20,8 @@ from forestmix.arrays import Array
 from forestmix.families import Family, Gaussian, Mixed
 from forestmix.latents import GaussianFactors
 from forestmix.model import DEF, Layer, Observations, Prior
-from forestmix.statistics import Site, same_rows
+from forestmix.partition import Partition
+from forestmix.statistics import Objective, Site, same_rows
 from forestmix.weights import LayeredWeights, Weights
 from forestmix.weights.layered import slices_of
 
@@ -105,41 +106,45 @@ class Flat:
 
 
 class FlatSite(Site):
-    """The rows of a flat model; for objective "fm" the layers are the groups of Jensen's inequality (appendix C)."""
+    """The rows of a flat model; the layers are the groups of Jensen's inequality (appendix C).
+
+    So ``D_j`` is that of each layer by itself, which majorises the mean problem for layers that share no rows, and for
+    objective "fm" a row that stands for a latent has ``r_i^2 = sigma_i^2 + s_i^2`` with s its parents' spread. Both
+    come from products with the layers' own weights.
+    """
+
+    def __init__(self, flat: Flat, data: Observations, objective: Objective) -> None:
+        columns = [np.arange(part.start, part.stop) for part in flat.weights.column_slices]
+        super().__init__(flat.model.layers[0], flat.data(data), objective, Partition.from_lists(columns))
+        self.weights = flat.weights
 
     @property
-    def _absolute_parts(self) -> list[tuple[Weights, slice, slice]]:
-        """``|W_l|`` of each layer, its rows and its columns."""
-        absolute = self.absolute
-        assert isinstance(absolute, LayeredWeights)
-        return list(zip(absolute.parts, absolute.row_slices, absolute.column_slices, strict=True))
+    def _parts(self) -> list[tuple[Weights, slice, slice]]:
+        """The weights of each layer, its rows and its columns."""
+        return list(zip(self.weights.parts, self.weights.row_slices, self.weights.column_slices, strict=True))
 
-    def spread(self, sd: Array) -> Array:
-        """Return ``r_i``; for "fm" a row that stands for a latent has ``r_i^2 = sigma_i^2 + s_i^2``, s its parents'."""
-        if self.objective == "elbo":
-            return super().spread(sd)
-        parts = []
-        for k, (weights, _, columns) in enumerate(self._absolute_parts):
-            parents = weights.forward(sd[:, columns])
-            own = self._absolute_parts[k - 1][2] if k else None
-            parts.append(parents if own is None else np.hypot(parents, sd[:, own]))
-        return np.concatenate(parts, axis=1)
+    def _grouped_spread(self, groups: Partition, sd: Array) -> Array:
+        spreads = []
+        for k, (weights, _, columns) in enumerate(self._parts):
+            parents = weights.project(None, sd[:, columns], absolute=True).absolute
+            spreads.append(np.hypot(parents, sd[:, self._parts[k - 1][2]]) if k else parents)
+        return np.concatenate(spreads, axis=1)
 
-    def curvature(self, sd: Array, kappa: Array) -> Array:
-        """Return ``D_j`` of each layer by itself, which majorises the mean problem for layers that share no rows."""
+    def _grouped_curvature(self, groups: Partition, sd: Array, kappa: Array) -> Array:
         sd, kappa = same_rows(sd, kappa)
         out = np.empty_like(sd)
-        for k, (weights, rows, columns) in enumerate(self._absolute_parts):
-            own = sd[:, columns]
-            out[:, columns] = weights.adjoint(weights.forward(own) * kappa[:, rows]) / own
+        for k, (weights, rows, columns) in enumerate(self._parts):
+            own = np.ascontiguousarray(sd[:, columns])
+            spread = weights.project(None, own, absolute=True).absolute
+            out[:, columns] = weights.collect(None, spread * kappa[:, rows]).absolute / own
             if k:
-                out[:, self._absolute_parts[k - 1][2]] += kappa[:, rows]
+                out[:, self._parts[k - 1][2]] += kappa[:, rows]
         return out
 
     def joint_curvature(self, sd: Array, kappa: Array) -> Array:
         """Return ``D_j`` that majorises the mean problem for all layers at once."""
         sd, kappa = same_rows(sd, kappa)
-        return self.absolute.adjoint(self.absolute.forward(sd) * kappa) / sd
+        return self.weights.collect(None, self.weights.project(None, sd, absolute=True).absolute * kappa).absolute / sd
 
 
 def is_deep(model: DEF) -> bool:

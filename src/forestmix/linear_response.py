@@ -17,33 +17,29 @@ so each variance comes from below, and with a bound on its error that is compute
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from copy import copy
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy
-from scipy import linalg, sparse
 
 from forestmix.arrays import Array, finite, numbers
 from forestmix.errors import ArgumentError, ForestmixError
 from forestmix.flat import Flat
+from forestmix.gram import blocks_of, by_rows, dense_rows, precision_matrix, weighted_rows
 from forestmix.latents import GaussianFactors
 from forestmix.model import DEF, Layer, Observations, Prior
 from forestmix.posterior import as_factors, prior_sd
 from forestmix.statistics import Site
 from forestmix.weights import Convolution, DenseWeights, SparseWeights, Weights, as_weights
 
-#: Bytes of work arrays at a time: of right-hand sides, of rows of W made dense, of entries of a prediction.
-MEMORY_BUDGET = 2**26
 #: Up to this many latents A is factored: it fills half of the budget, and takes some seconds.
 DENSE_LIMIT = 2000
 #: Up to this many it is factored, in some 300 to 650 MB, if the functionals are at least this share of them: in a trial
 #: with 4900 latents and all of them asked for, conjugate gradients took more than ten times as long.
 MANY_DENSE_LIMIT, MANY = 6000, 0.1
-#: Below this density the product W^T diag(kappa) W of sparse matrices is faster than that of dense ones.
-SPARSE_DENSITY = 0.05
 #: A residual recomputed from x that is not this much better than the last one is at the limit of rounding.
 LEAST_GAIN = 0.25
 
@@ -128,21 +124,15 @@ def double_precision(layer: Layer) -> Layer:
 def _functionals(given: Any, m: int) -> tuple[Weights, bool]:
     """Return the vectors c as the rows of weights, and whether it was one without a leading axis."""
     if given is None:
-        return SparseWeights(sparse.eye_array(m, format="csr")), False
+        return SparseWeights(scipy.sparse.eye_array(m, format="csr")), False
     if not isinstance(given, Weights):
-        is_sparse = bool(sparse.issparse(given))
+        is_sparse = bool(scipy.sparse.issparse(given))
         given = given if is_sparse else numbers("functionals", given)
         finite("entries of functionals" if is_sparse else "functionals", given.tocoo().data if is_sparse else given)
     shape: tuple[int, ...] = given.shape
     if len(shape) not in (1, 2) or shape[-1] != m or shape[0] == 0:
         raise ArgumentError(f"functionals must have shape ({m},) or (K, {m}) for this model; got {shape}.")
     return as_weights(given if len(shape) == 2 else given.reshape(1, m)), len(shape) == 1
-
-
-def _dense_rows(matrix: Weights | Array | sparse.csr_array, chosen: Array) -> Array:
-    """Return the chosen rows, neighbours or not, as a dense array in float64."""
-    part = matrix.rows(chosen) if isinstance(matrix, Weights) else matrix[chosen]
-    return (part.toarray() if isinstance(part, sparse.csr_array) else part).astype(np.float64, copy=False)
 
 
 def _row_curvatures(model: DEF, data: Observations, mean: npt.ArrayLike, sd: npt.ArrayLike) -> Array:
@@ -173,11 +163,10 @@ def _variances(model: DEF, kappa: Array, functionals: Weights, tol: float, progr
     scale = np.broadcast_to(prior_sd(model.prior).astype(np.float64), m)
     many = functionals.shape[0] >= MANY * m
     if m <= (MANY_DENSE_LIMIT if many else DENSE_LIMIT):
-        W = weights.array if isinstance(weights, DenseWeights) else weights.rows()
-        return np.array([_factored(W, row, scale, functionals, tol) for row in _tracked(list(kappa), progress)])
+        return np.array([_factored(weights, row, scale, functionals, tol) for row in _tracked(list(kappa), progress)])
     system = _System(weights, kappa, scale, model.prior)
     # Six vectors of each right-hand side stay, the others come and go within a step.
-    blocks = list(_blocks(len(kappa) * functionals.shape[0], 8 * (10 * m + 4 * n)))
+    blocks = list(blocks_of(len(kappa) * functionals.shape[0], 8 * (10 * m + 4 * n)))
     parts = [_iterated(system, functionals, block, tol) for block in _tracked(blocks, progress)]
     return np.concatenate(parts).reshape(len(kappa), -1)
 
@@ -191,67 +180,40 @@ def _tracked(work: list[Array], progress: bool) -> Iterable[Array]:
     return track(work, description="linear response")
 
 
-def _blocks(count: int, bytes_each: int) -> Iterator[Array]:
-    """Yield the numbers from 0 to ``count`` in blocks that fit the memory budget."""
-    step = max(1, MEMORY_BUDGET // bytes_each)
-    for start in range(0, count, step):
-        yield np.arange(start, min(start + step, count))
-
-
 # Few latents: a factor of A.
 
 
-def _factored(W: Array | sparse.csr_array, kappa: Array, scale: Array, functionals: Weights, tol: float) -> Array:
+def _factored(weights: Weights, kappa: Array, scale: Array, functionals: Weights, tol: float) -> Array:
     """Return ``c^T C c = |L^-1 D^-1 c|^2`` with ``A = D L L^T D``; D makes the diagonal of ``L L^T`` one."""
-    A = _precision(W, kappa, scale)
+    A = precision_matrix(weights, kappa, scale**-2.0)
     D = np.sqrt(np.diag(A))
     A /= D
     A /= D[:, None]
     try:
-        # Of a symmetric matrix the transpose is the same, and LAPACK can write over it.
-        L = linalg.cholesky(A.T, lower=True, overwrite_a=True, check_finite=False)
+        L = scipy.linalg.cholesky(A, lower=True, overwrite_a=True, check_finite=False)
         # A pivot is what is left after subtractions from 1, so it has lost that much of the digits.
         lost = float(len(D) * np.finfo(np.float64).eps / np.min(np.diag(L)) ** 2)
-    except linalg.LinAlgError:
+    except scipy.linalg.LinAlgError:
         lost = np.inf
     if lost > tol:
-        L = _orthogonal_factor(W, kappa, scale, D)
+        L = _orthogonal_factor(by_rows(weights), kappa, scale, D)
     variances = np.empty(functionals.shape[0])
-    for block in _blocks(len(variances), 32 * len(D)):
-        c = _dense_rows(functionals, block)
-        variances[block] = np.sum(linalg.solve_triangular(L, (c / D).T, lower=True, check_finite=False) ** 2, axis=0)
+    for block in blocks_of(len(variances), 32 * len(D)):
+        c = dense_rows(functionals, block)
+        solved = scipy.linalg.solve_triangular(L, (c / D).T, lower=True, check_finite=False)
+        variances[block] = np.sum(solved**2, axis=0)
     return variances
 
 
-def _precision(W: Array | sparse.csr_array, kappa: Array, scale: Array) -> Array:
-    """Return ``A = diag(1 / sigma0^2) + W^T diag(kappa) W``."""
-    n, m = W.shape
-    if isinstance(W, sparse.csr_array) and W.nnz <= SPARSE_DENSITY * n * m:
-        weighted = sparse.diags_array(np.sqrt(kappa)) @ W
-        A = (weighted.T @ weighted).toarray(order="C")
-    else:
-        A = np.zeros((m, m))
-        for part in _weighted_rows(W, kappa):
-            A += part.T @ part
-    A[np.diag_indices(m)] += scale**-2.0
-    return A
-
-
-def _orthogonal_factor(W: Array | sparse.csr_array, kappa: Array, scale: Array, D: Array) -> Array:
+def _orthogonal_factor(W: Array | scipy.sparse.csr_array, kappa: Array, scale: Array, D: Array) -> Array:
     """Return L of ``A = D L L^T D`` by QR of the rows of W under ``diag(1 / sigma0)``.
 
     It never forms A, so it keeps twice the digits of Cholesky's factor where columns of W are nearly parallel.
     """
     R: Array = np.diag(1 / (scale * D))
-    for part in _weighted_rows(W, kappa):
-        R = linalg.qr(np.vstack([R, part / D]), mode="r", overwrite_a=True, check_finite=False)[0][: len(D)]
+    for part in weighted_rows(W, kappa):
+        R = scipy.linalg.qr(np.vstack([R, part / D]), mode="r", overwrite_a=True, check_finite=False)[0][: len(D)]
     return R.T
-
-
-def _weighted_rows(W: Array | sparse.csr_array, kappa: Array) -> Iterator[Array]:
-    """Yield ``diag(sqrt(kappa)) W`` in dense blocks of rows."""
-    for block in _blocks(W.shape[0], 24 * W.shape[1]):
-        yield np.sqrt(kappa[block])[:, None] * _dense_rows(W, block)
 
 
 # Many latents: conjugate gradients for a block of right-hand sides at a time.
@@ -319,7 +281,7 @@ class _Block:
 def _iterated(system: _System, functionals: Weights, pairs: Array, tol: float) -> Array:
     """Return ``c^T C c`` of each pair of an observation and a functional, from below and within ``tol``."""
     observation, functional = np.divmod(pairs, functionals.shape[0])
-    block = _Block(system.take(observation), _dense_rows(functionals, functional))
+    block = _Block(system.take(observation), dense_rows(functionals, functional))
     variances, active, last = np.empty(len(pairs)), np.arange(len(pairs)), np.full(len(pairs), np.inf)
     limit = 10 * functionals.shape[1]
     for _ in range(limit):

@@ -18,13 +18,14 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from scipy import special
+import scipy
 
 from forestmix.arrays import Array
 from forestmix.errors import ArgumentError
 from forestmix.families import Family, Gaussian, Mixed
 from forestmix.families.base import smallest_count
-from forestmix.linear_response import MEMORY_BUDGET, between_zero_and_one
+from forestmix.gram import MEMORY_BUDGET
+from forestmix.linear_response import between_zero_and_one
 from forestmix.model import DEF, Layer, Observations
 from forestmix.weights import DenseWeights, Weights
 
@@ -78,7 +79,7 @@ def predict(
     else:
         spread = np.sqrt(layer.weights.square().forward(np.square(q_sd)))
     eta_sd = np.broadcast_to(spread, eta_mean.shape).astype(np.float64)
-    half = eta_sd * special.ndtri(0.5 + level / 2)
+    half = eta_sd * scipy.special.ndtri(0.5 + level / 2)
     # A rate beyond the range of the precision is infinite, and so is a count.
     with np.errstate(over="ignore", invalid="ignore"):
         parts = (eta_mean, eta_sd, eta_mean - half, eta_mean + half, *_predictive(layer, eta_mean, eta_sd, level))
@@ -144,7 +145,7 @@ def _parts(family: Family, n: int) -> Iterator[tuple[Family, Array]]:
 
 def _normal(family: Gaussian, mean: Array, sd: Array, level: float) -> tuple[Array, Array, Array]:
     """Return the mean and the interval of ``N(m, sd^2 + s^2)``."""
-    half = np.hypot(family.sd.astype(np.float64), sd) * special.ndtri(0.5 + level / 2)
+    half = np.hypot(family.sd.astype(np.float64), sd) * scipy.special.ndtri(0.5 + level / 2)
     return mean, mean - half, mean + half
 
 
@@ -162,8 +163,8 @@ def _mixture_quantile(family: Family, p: float, mean: Array, sd: Array) -> Array
     ``eta = m + s z``, the mixture has at least p up to y; if both are less than ``p / 2`` at another, it has less.
     """
     above, below = 0.5 * (1 + p), 0.5 * p
-    high = family.quantile(np.asarray(above), mean + sd * special.ndtri(above)).ravel()
-    low = family.quantile(np.asarray(below), mean + sd * special.ndtri(below)).ravel() - 1
+    high = family.quantile(np.asarray(above), mean + sd * scipy.special.ndtri(above)).ravel()
+    low = family.quantile(np.asarray(below), mean + sd * scipy.special.ndtri(below)).ravel() - 1
     centre, spread = mean.ravel(), sd.ravel()
     variable = np.broadcast_to(np.arange(mean.shape[-1]), mean.shape).ravel()
     # Entries with brackets of like width take a like number of halvings.
@@ -213,7 +214,7 @@ class _Mixture:
         half = 0.5 * (end - start)
         z = start + half * (1 + nodes[:, None])
         density = np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)
-        return special.ndtr(start) + half * np.einsum("k,kj->j", weights, density * self.component(y, z))
+        return scipy.special.ndtr(start) + half * np.einsum("k,kj->j", weights, density * self.component(y, z))
 
     def fall(self, y: Array) -> tuple[Array, Array]:
         """Return where F is still 1, and where it is 0 already, both within ``REACH`` and by bisection in z."""

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from forestmix.arrays import Array
+from forestmix.batches import DEFAULT_MEMORY_BUDGET, merged, parts_of_batch
 from forestmix.bounds import elbo, fm_bound
 from forestmix.errors import ArgumentError, unknown_name
 from forestmix.inference import ALGORITHMS, Algorithm, ForestMixture, Point, Problem
@@ -47,12 +48,13 @@ def infer(
     x: npt.ArrayLike,
     algorithm: str | Algorithm = "fm",
     objective: str = "auto",
-    accelerate: bool = True,
+    accelerate: bool | str = True,
     init: Any = None,
     tol: float = 1e-6,
     max_iter: int | None = None,
     progress: bool = False,
     callback: Callable[[Iteration], object] | None = None,
+    memory_budget: float = DEFAULT_MEMORY_BUDGET,
 ) -> Result:
     """Infer the mean-field posterior of the latents given observations.
 
@@ -62,7 +64,9 @@ def infer(
         algorithm: "fm", "cavi", "block", "hogwild", "damped", or an object such as ``CAVI(order="random")``.
         objective: "elbo", or "fm" for the paper's bound, which only the forest mixture algorithm climbs; "auto" is the
             ELBO. An algorithm object brings its own.
-        accelerate: for "fm": conjugate gradients on the means, with the variances solved once for the whole batch.
+        accelerate: for "fm": conjugate gradients on the means or a factor of their matrix, whichever is faster, with
+            the variances solved once for the whole batch; "cg" or "direct" for one of the two. Newton steps for rows
+            that are not Gaussian.
         init: where to start: a ``Result``, or a pair ``(mean, sd)``, e.g. from an encoder; the prior when left out.
         tol: the run has converged when both the relative change of the objective in an iteration and the relative
             gradient norm are at most ``tol`` (see ``forestmix.inference.stopping``); each observation stops by itself.
@@ -70,6 +74,8 @@ def infer(
         progress: show a progress bar.
         callback: called with an ``Iteration`` before the first and after every iteration; the run stops if it
             returns True.
+        memory_budget: bytes of work arrays that a batch may take. A larger batch is run in parts, one after another,
+            with the same result; one with a ``callback``, which sees all observations, is run whole.
 
     Returns:
         A ``Result``; a run that diverges or hits its limit returns one too, and its ``message`` says what to try.
@@ -82,11 +88,18 @@ def infer(
     _check_options(tol, max_iter, callback)
     problem = chosen.problem(model, data)
     start = default_start(problem) if init is None else problem.start(init)
+    limit = DEFAULT_MAX_ITER if max_iter is None else int(max_iter)
+    count = data.x.shape[0]
+    parts = [np.arange(count)] if callback is not None else parts_of_batch(model, count, memory_budget)
+    results = []
     # Overflow is a status of the result, not a warning on the way.
     with np.errstate(all="ignore"), ProgressBar(chosen.name, tol) if progress else NoProgress() as meter:
-        run = _Run(chosen, problem, start, tol, init is None, callback)
-        run.loop(DEFAULT_MAX_ITER if max_iter is None else int(max_iter), meter)
-        return run.result(model, data)
+        for part in parts:
+            one = len(parts) == 1
+            run = _Run(chosen, problem if one else problem.take(part), start.take(part), tol, init is None, callback)
+            run.loop(limit, meter)
+            results.append(run.result(model, data if one else data.take(part)))
+    return results[0] if len(results) == 1 else merged(results, data)
 
 
 class _Run:
@@ -129,6 +142,7 @@ class _Run:
         number: Callable[[Array], Any] = (lambda values: values[0].item()) if self.single else (lambda values: values)
         layers = tuple(LayerPosterior(q, self.single, model.dtype) for q in self.problem.split(self.kept))
         x = data.x if data.observed is None else np.where(data.observed, data.x, np.nan)
+        climbed = self.problem.climbed
         columns = [np.array(column) for column in zip(*self.records, strict=True)]
         columns[3:5] = [column[:, 0] if self.single else column for column in columns[3:5]]
         return Result(
@@ -136,8 +150,9 @@ class _Run:
             algorithm=self.algorithm.name,
             objective_name=self.problem.objective_name,
             objective=number(self.objective),
-            elbo=elbo(model, first(x), layers),
-            fm_bound=fm_bound(model, first(x), layers),
+            # The bound that was climbed is known; the other one takes another pass.
+            elbo=number(self.objective) if climbed == "elbo" else elbo(model, first(x), layers),
+            fm_bound=number(self.objective) if climbed == "fm" else fm_bound(model, first(x), layers),
             converged=number(self.status == Status.CONVERGED),
             status=first(self.status),
             n_iter=number(self.n_iter),
@@ -149,7 +164,7 @@ class _Run:
     def _iterate(self) -> None:
         old = self.point
         proposal = self.algorithm.propose(self.problem, old, self.memory)
-        new = self.problem.evaluate(proposal.q, proposal.eta, known=old)
+        new = self.problem.evaluate(proposal.q, proposal.eta, proposal.gradient, known=old)
         new, tries = self._safeguard(old, new)
         sweeps = proposal.updates / self.problem.size + tries
         self.iteration, self.step, self.sweeps = (
@@ -236,7 +251,7 @@ class _Run:
         return self.callback(info) is True
 
 
-def _algorithm(algorithm: str | Algorithm, objective: str, accelerate: bool) -> Algorithm:
+def _algorithm(algorithm: str | Algorithm, objective: str, accelerate: bool | str) -> Algorithm:
     """Return the algorithm object; options that it would have to ignore are refused."""
     choose_objective(objective)
     if isinstance(algorithm, Algorithm):

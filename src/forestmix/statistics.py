@@ -9,23 +9,30 @@ For each row i, with ``q_j = N(mu_j, sigma_j^2)``::
 
 and, summed over rows, the value, the gradient ``sum_i w_ij e_i`` and the information that q's precision gains from the
 rows; and, where an algorithm asks for it, the curvature ``D_j`` that majorises the mean problem for all j at once.
+One observation takes a single pass over W where there is a compiled one (``forestmix.passes``), else two.
 """
 
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from scipy import sparse
+import scipy
 
 from forestmix.arrays import Array, total
 from forestmix.model import Layer, Observations
 from forestmix.partition import Partition
+from forestmix.passes import Pass, curvatures, fused_pass, has_fused_pass, settle_rows
 from forestmix.posterior import GaussianFactors
-from forestmix.weights import Weights
+from forestmix.weights.base import Projection
+from forestmix.weights.dense import DenseWeights
+
+if TYPE_CHECKING:  # kernels are imported where they are used: Numba takes a second to load
+    from forestmix.kernels.columns import Columns
+    from forestmix.kernels.rows import RowTable
 
 Objective = Literal["fm", "elbo"]
 
@@ -34,19 +41,28 @@ Objective = Literal["fm", "elbo"]
 class SiteStatistics:
     """Sums over the rows of a layer, for each observation of a batch.
 
-    ``value``: expected log-likelihood bound, (N,); ``gradient``: its slope in the means, (N, m); ``information``: what
-    the rows add to the precision of q, ``D`` for objective "fm" and ``sum_i w_ij^2 kappa_i`` for "elbo", (N or 1, m);
+    ``value``: expected log-likelihood bound, (N,); ``gradient``: its slope in the means, (N, m); ``curvature``: ``D``,
+    and ``exact``: ``H_j = sum_i w_ij^2 kappa_i``, (N or 1, m), each ``None`` where the algorithm does not use it;
     ``eta``: the row means, (N, n); ``error`` and ``kappa``: ``e`` and ``kappa`` of each row; ``magnitude``: size of the
-    terms that were added up, which sets the rounding of ``value``.
+    terms that were added up, which sets the rounding of ``value``; ``objective``: the bound that ``value`` is.
     """
 
     value: Array
     gradient: Array
-    information: Array
+    curvature: Array | None
+    exact: Array | None
     eta: Array
     error: Array
     kappa: Array
     magnitude: Array
+    objective: Objective
+
+    @property
+    def information(self) -> Array:
+        """What the rows add to the precision of q: ``D`` for objective "fm", ``H`` for "elbo"."""
+        information = self.curvature if self.objective == "fm" else self.exact
+        assert information is not None
+        return information
 
 
 class Site:
@@ -57,68 +73,101 @@ class Site:
         data: the observations of those rows.
         objective: the bound to evaluate.
         groups: use Jensen's inequality inside these groups only; ``None`` for one group of all latents.
+        both: give ``D`` and ``H`` alike, whichever of the two the objective needs for the precision of q.
 
     """
 
-    def __init__(self, layer: Layer, data: Observations, objective: Objective, groups: Partition | None = None) -> None:
+    def __init__(
+        self, layer: Layer, data: Observations, objective: Objective, groups: Partition | None = None,
+        *, both: bool = False,
+    ) -> None:  # fmt: skip
         self.layer, self.data, self.objective, self.groups = layer, data, objective, groups
+        self.wants_curvature, self.wants_exact = both or objective == "fm", both or objective == "elbo"
 
     def take(self, keep: Array) -> Site:
         """Return the site of the chosen observations; what was derived from W is shared."""
         chosen = copy(self)
         chosen.data = self.data.take(keep)
+        if "row_table" in self.__dict__ and self.row_table is not None:
+            chosen.__dict__["row_table"] = self.row_table.take(keep)
         return chosen
 
     @cached_property
-    def absolute(self) -> Weights:
-        """The weights |W|."""
-        return abs(self.layer.weights)
+    def row_table(self) -> RowTable | None:
+        """The rows as the compiled kernels know them; ``None`` where the family has no compiled form."""
+        from forestmix.kernels import rows
+
+        codes = self.layer.family.row_codes(self.data.x)
+        if codes is None:
+            return None
+        n, observed = self.layer.size, self.data.observed
+        kind = np.broadcast_to(np.asarray(codes.kind, np.int8), (1, n))
+        if observed is not None:
+            kind = np.where(observed, kind, np.int8(rows.MISSING))
+        constant = np.atleast_2d(np.asarray(codes.constant, np.float64))
+        return rows.RowTable(
+            np.ascontiguousarray(kind),
+            self.data.x,
+            np.ascontiguousarray(np.broadcast_to(np.asarray(codes.scale, np.float64), n)),
+            np.ascontiguousarray(np.broadcast_to(constant, (len(constant), n))),
+        )
 
     @cached_property
-    def squared(self) -> Weights:
-        """The weights W∘W."""
-        return self.layer.weights.square()
-
-    @cached_property
-    def columns(self) -> sparse.csc_array:
+    def columns(self) -> scipy.sparse.csc_array:
         """W by columns, for coordinate methods."""
         return self.layer.weights.columns()
 
     @cached_property
-    def rows(self) -> sparse.csr_array:
+    def rows(self) -> scipy.sparse.csr_array:
         """W by rows, for greedy orders."""
         return self.layer.weights.rows()
 
-    @property
-    def column_arrays(self) -> tuple[Array, Array, Array]:
-        """The three arrays of W by columns, as the kernels take them."""
-        return self.columns.indptr, self.columns.indices, self.columns.data
+    @cached_property
+    def column_arrays(self) -> Columns:
+        """W by columns, as the kernels of sweeps read it; a dense array is read where it lies."""
+        from forestmix.kernels.columns import dense_columns, sparse_columns
+
+        weights = self.layer.weights
+        return dense_columns(weights.array) if isinstance(weights, DenseWeights) else sparse_columns(self.columns)
+
+    @cached_property
+    def row_arrays(self) -> Columns:
+        """W by rows, likewise: the columns of its transpose."""
+        from forestmix.kernels.columns import dense_columns, sparse_columns
+
+        weights = self.layer.weights
+        return dense_columns(weights.array.T) if isinstance(weights, DenseWeights) else sparse_columns(self.rows)
 
     def spread(self, sd: Array) -> Array:
         """Return the row spread ``r_i`` that enters the objective."""
         if self.objective == "elbo":
-            return np.sqrt(self.squared.forward(sd**2))
-        return self.absolute.forward(sd) if self.groups is None else self._grouped_spread(self.groups, sd)
-
-    def curvature(self, sd: Array, kappa: Array) -> Array:
-        """Return ``D_j = (1 / sigma_j) sum_i |w_ij| s_i kappa_i``, with the spread of j's own group."""
-        sd, kappa = same_rows(sd, kappa)
+            return np.sqrt(self.layer.weights.project(None, sd, squared=True).squared)
         if self.groups is None:
-            return self.absolute.adjoint(self.absolute.forward(sd) * kappa) / sd
-        from forestmix import kernels
+            return self.layer.weights.project(None, sd, absolute=True).absolute
+        return self._grouped_spread(self.groups, sd)
 
-        out = np.empty_like(sd)
-        kernels.group_curvature(*self.column_arrays, self.groups.starts, self.groups.members, sd, kappa, out)
-        return out
+    def curvatures(self, sd: Array, kappa: Array, *, curvature: bool, exact: bool) -> tuple[Array | None, Array | None]:
+        """Return ``D`` and ``H`` at given ``kappa``, those asked for.
 
-    def exact_information(self, kappa: Array) -> Array:
-        """Return ``H_j = sum_i w_ij^2 kappa_i``, the curvature of the exact coordinate update."""
-        return self.squared.adjoint(kappa)
+        ``D_j = (1 / sigma_j) sum_i |w_ij| s_i kappa_i`` with the spread of j's own group, and
+        ``H_j = sum_i w_ij^2 kappa_i``, the curvature of the exact coordinate update.
+        """
+        weights = self.layer.weights
+        if curvature and self.groups is not None:
+            _, H = self.curvatures(sd, kappa, curvature=False, exact=exact)
+            return self._grouped_curvature(self.groups, sd, kappa), H
+        if max(len(sd), len(kappa)) == 1 and has_fused_pass(weights):
+            both = curvatures(weights, sd[0], kappa[0], curvature=curvature, exact=exact)
+            return both.curvature, both.exact
+        spread = weights.project(None, sd, absolute=True).absolute * kappa if curvature else None
+        found = weights.collect(None, spread, kappa if exact else None)
+        return (found.absolute / sd if curvature else None), found.squared
 
     def statistics(
         self,
         q: GaussianFactors,
         eta: Array | None = None,
+        gradient: Array | None = None,
         known: tuple[GaussianFactors, SiteStatistics] | None = None,
     ) -> SiteStatistics:
         """Return the site statistics at q.
@@ -126,31 +175,116 @@ class Site:
         Args:
             q: factors of the latents.
             eta: the row means, where the caller has them from an update of its own.
+            gradient: ``sum_i w_ij e_i``, likewise.
             known: factors and statistics of an earlier call. Where the rows' curvature is constant and the variances
                 are the same object, all that depends on the variances only is taken from there.
 
         """
-        constant = self.layer.family.curvature_is_constant
-        if eta is None:
-            eta = self.layer.weights.forward(q.mean) + self.layer.bias
-        spread = np.zeros((), eta.dtype) if constant else self.spread(q.sd)
-        log_likelihood, error, kappa = self.row_terms(eta, spread)
-        if constant and known is not None and known[0].sd is q.sd:
-            information = known[1].information
-        else:
-            information = self.curvature(q.sd, kappa) if self.objective == "fm" else self.exact_information(kappa)
-        value = total(log_likelihood)
-        if constant:
-            # sum_i kappa_i r_i^2 = sum_j sigma_j^2 information_j, which saves the products that r_i takes.
-            value = value - 0.5 * total(q.sd**2 * information)
-        size = np.abs(log_likelihood) + np.abs(error) * (np.abs(eta) + np.abs(self.layer.bias) + np.abs(self.data.x))
-        gradient = self.layer.weights.adjoint(error)
-        return SiteStatistics(value, gradient, information, eta, error, kappa, total(size))
+        curvature, exact = self._known_curvatures(q, known)
+        if q.mean.shape[0] == 1 and self.fused:
+            if eta is None:
+                return self._one_pass(q, curvature, exact)
+            if gradient is not None and self._settled(curvature, exact):
+                return self._no_pass(q, eta, gradient, curvature, exact)
+        return self._two_passes(q, eta, gradient, curvature, exact)
 
-    def log_likelihood(self, q: GaussianFactors) -> Array:
-        """Return the bound on ``E log p(x_i | y)`` of every row, (N, n); 0 for a missing entry."""
-        eta = self.layer.weights.forward(q.mean) + self.layer.bias
-        return self.row_terms(eta, self.spread(q.sd))[0]
+    @property
+    def fused(self) -> bool:
+        """Whether one observation takes a single pass over W."""
+        return self.groups is None and has_fused_pass(self.layer.weights) and self.row_table is not None
+
+    def _known_curvatures(
+        self, q: GaussianFactors, known: tuple[GaussianFactors, SiteStatistics] | None
+    ) -> tuple[Array | None, Array | None]:
+        """Return what need not be computed again: for rows of constant curvature D changes with the variances alone."""
+        if known is None or not self.layer.family.curvature_is_constant:
+            return None, None
+        return (known[1].curvature if known[0].sd is q.sd else None), known[1].exact
+
+    def _one_pass(self, q: GaussianFactors, curvature: Array | None, exact: Array | None) -> SiteStatistics:
+        assert self.row_table is not None
+        found = fused_pass(
+            self.layer.weights, self.layer.bias, self.row_table, q.mean[0], q.sd[0],
+            None if self.layer.family.curvature_is_constant else self.objective,
+            curvature=self.wants_curvature and curvature is None, exact=self.wants_exact and exact is None,
+        )  # fmt: skip
+        return self._assemble(
+            q, found,
+            found.curvature if curvature is None else curvature,
+            found.exact if exact is None else exact,
+        )  # fmt: skip
+
+    def _settled(self, curvature: Array | None, exact: Array | None) -> bool:
+        """Return whether all curvatures that are wanted are known."""
+        return (curvature is not None or not self.wants_curvature) and (exact is not None or not self.wants_exact)
+
+    def _no_pass(
+        self, q: GaussianFactors, eta: Array, gradient: Array, curvature: Array | None, exact: Array | None
+    ) -> SiteStatistics:
+        assert self.row_table is not None
+        value, magnitude, error, kappa = settle_rows(self.layer.bias, self.row_table, eta)
+        found = Pass(value, magnitude, gradient, None, None, eta, error, kappa)
+        return self._assemble(q, found, curvature, exact)
+
+    def _two_passes(
+        self, q: GaussianFactors, eta: Array | None, gradient: Array | None,
+        curvature: Array | None, exact: Array | None,
+    ) -> SiteStatistics:  # fmt: skip
+        weights, constant = self.layer.weights, self.layer.family.curvature_is_constant
+        absolute = self.wants_curvature and curvature is None and self.groups is None
+        ahead = weights.project(
+            q.mean if eta is None else None, q.sd,
+            absolute=absolute or (self.objective == "fm" and self.groups is None and not constant),
+            squared=self.objective == "elbo" and not constant,
+        )  # fmt: skip
+        eta = ahead.linear + self.layer.bias if eta is None else eta
+        spread = np.zeros((), eta.dtype) if constant else self._spread_of(q, ahead)
+        log_likelihood, error, kappa = self.row_terms(eta, spread)
+        back = weights.collect(
+            error if gradient is None else None,
+            ahead.absolute * kappa if absolute else None,
+            kappa if self.wants_exact and exact is None else None,
+        )
+        size = np.abs(log_likelihood) + np.abs(error) * (np.abs(eta) + np.abs(self.layer.bias) + np.abs(self.data.x))
+        if absolute:
+            curvature = back.absolute / q.sd
+        elif self.wants_curvature and curvature is None and self.groups is not None:
+            curvature = self._grouped_curvature(self.groups, q.sd, kappa)
+        return self._assemble(
+            q,
+            Pass(
+                total(log_likelihood), total(size), back.linear if gradient is None else gradient, None, None,
+                eta, error, kappa,
+            ),
+            curvature,
+            back.squared if exact is None else exact,
+        )  # fmt: skip
+
+    def _spread_of(self, q: GaussianFactors, ahead: Projection) -> Array:
+        if self.objective == "elbo":
+            return np.sqrt(ahead.squared)
+        return ahead.absolute if self.groups is None else self._grouped_spread(self.groups, q.sd)
+
+    def _assemble(
+        self, q: GaussianFactors, found: Pass, curvature: Array | None, exact: Array | None
+    ) -> SiteStatistics:
+        statistics = SiteStatistics(
+            found.value, found.gradient, curvature, exact, found.eta, found.error, found.kappa, found.magnitude,
+            self.objective,
+        )  # fmt: skip
+        if not self.layer.family.curvature_is_constant:
+            return statistics
+        # sum_i kappa_i r_i^2 = sum_j sigma_j^2 information_j, which saves the products that r_i takes.
+        spread = np.einsum("kj,kj,kj->k", *np.broadcast_arrays(q.sd, q.sd, statistics.information), dtype=np.float64)
+        return replace(statistics, value=found.value - 0.5 * spread)
+
+    def expected_log_likelihood(self, q: GaussianFactors) -> Array:
+        """Return the bound on ``E log p(x | y)`` of each observation, (N,)."""
+        weights, bias = self.layer.weights, self.layer.bias
+        if q.mean.shape[0] == 1 and self.fused and self.row_table is not None:
+            options = {"curvature": False, "exact": False}
+            return fused_pass(weights, bias, self.row_table, q.mean[0], q.sd[0], self.objective, **options).value
+        return total(self.row_terms(weights.forward(q.mean) + bias, self.spread(q.sd))[0])
 
     def row_terms(self, eta: Array, spread: Array, rows: Array | None = None) -> tuple[Array, Array, Array]:
         """Return the expected log-likelihood, ``e`` and ``kappa`` of every row or of some; 0 where x is missing."""
@@ -173,10 +307,16 @@ class Site:
         from forestmix import kernels
 
         total = np.zeros((sd.shape[0], self.layer.size), sd.dtype)
-        kernels.group_spread_squared(
-            *self.column_arrays, groups.starts, groups.members, np.ascontiguousarray(sd), total
-        )
+        kernels.group_spread_squared(self.column_arrays, groups.starts, groups.members, np.ascontiguousarray(sd), total)
         return np.sqrt(total)
+
+    def _grouped_curvature(self, groups: Partition, sd: Array, kappa: Array) -> Array:
+        from forestmix import kernels
+
+        sd, kappa = same_rows(sd, kappa)
+        out = np.empty_like(sd)
+        kernels.group_curvature(self.column_arrays, groups.starts, groups.members, sd, kappa, out)
+        return out
 
 
 def same_rows(first: Array, second: Array) -> tuple[Array, Array]:

@@ -106,7 +106,15 @@ def test_sparse_maps_share_the_index_arrays():
     for mapped in (abs(weights), weights.square(), weights.support()):
         assert np.shares_memory(mapped.matrix.indices, weights.matrix.indices)
         assert np.shares_memory(mapped.matrix.indptr, weights.matrix.indptr)
-    assert abs(weights) is abs(weights)
+
+
+def test_sparse_weights_keep_no_copy_of_their_entries():
+    weights = SparseWeights(sparse.random_array((50, 40), density=0.1, rng=np.random.default_rng(0)))
+    before = set(vars(weights))
+    weights.project(np.ones((1, 40)), np.ones((1, 40)), absolute=True, squared=True)
+    weights.collect(np.ones((1, 50)), np.ones((1, 50)), np.ones((1, 50)))
+    assert abs(weights).nnz == weights.square().nnz == weights.nnz
+    assert set(vars(weights)) == before
 
 
 def test_abs_of_positive_entries_is_shared():

@@ -72,7 +72,7 @@ def _algorithms(problem: RidgeProblem) -> dict[str, object]:
     algorithms: dict[str, object] = {
         FM: paper_algorithm(),
         ELBO: fmx.ForestMixture(objective="elbo", accelerate=False),
-        ACCELERATED: fmx.ForestMixture(objective="elbo", accelerate=True),
+        ACCELERATED: fmx.ForestMixture(objective="elbo", accelerate="cg"),
         GROUPS: fmx.ForestMixture(objective="elbo", groups=interleaved),
     }
     if problem.blocks is not None:  # one group after another, and one variable of every block at once

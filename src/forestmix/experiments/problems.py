@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy import sparse
+import scipy
 
 import forestmix as fmx
 from forestmix import data
@@ -100,6 +100,6 @@ def region_problem(draw: Draw) -> RidgeProblem:
     columns = [column + number * count for number in range(len(regions))]
     values = np.tile(entries.data, len(regions))
     shape = (DIGIT_SHAPE[0] * DIGIT_SHAPE[1], len(regions) * count)
-    weights = sparse.csr_array((values, (np.concatenate(rows), np.concatenate(columns))), shape=shape)
+    weights = scipy.sparse.csr_array((values, (np.concatenate(rows), np.concatenate(columns))), shape=shape)
     blocks = tuple(np.arange(number * count, (number + 1) * count) for number in range(len(regions)))
     return RidgeProblem("7 x 7 windows in 16 regions", weights, draw, blocks)

@@ -37,6 +37,17 @@ class RowExpectations(NamedTuple):
     curvature: Array
 
 
+class RowCodes(NamedTuple):
+    """The entries of a ``kernels.rows.RowTable`` that a family fills: its code, its parameter, and a constant.
+
+    Each is one number, one for each row, or for ``constant`` one for each entry of x.
+    """
+
+    kind: Array | int
+    scale: Array | float
+    constant: Array | float
+
+
 class Family(ABC):
     """A one-parameter exponential family; its own parameters are numbers or one number per variable."""
 
@@ -112,6 +123,13 @@ class Family(ABC):
             statistic - expected.slope,
             expected.curvature,
         )
+
+    def row_codes(self, x: Array) -> RowCodes | None:
+        """Return how the compiled kernels know these rows, given data (N, n); ``None`` where they do not.
+
+        A family without codes is evaluated by ``expectations``, between two passes over W rather than inside one.
+        """
+        return None
 
     def log_partition_gap(self, mean: Array, wide: Array, narrow: Array) -> Array:
         """Return ``E a(mean + wide z) - E a(mean + narrow z)``, which is not negative for ``wide >= narrow``."""

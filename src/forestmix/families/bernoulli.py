@@ -6,11 +6,11 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
+import scipy
 
 from forestmix.arrays import Array
 from forestmix.errors import ArgumentError
-from forestmix.families.base import ExpectedLogPartition, Family, RowExpectations
+from forestmix.families.base import ExpectedLogPartition, Family, RowCodes, RowExpectations
 
 
 class Bernoulli(Family):
@@ -36,11 +36,11 @@ class Bernoulli(Family):
 
     def log_partition_slope(self, eta: Array) -> Array:
         """Return ``a'(eta) = sigma(eta)``."""
-        return special.expit(eta)
+        return scipy.special.expit(eta)
 
     def log_partition_curvature(self, eta: Array) -> Array:
         """Return ``a''(eta) = sigma(eta) sigma(-eta)``."""
-        return special.expit(eta) * special.expit(-eta)
+        return scipy.special.expit(eta) * scipy.special.expit(-eta)
 
     def expected_log_partition(self, mean: Array, spread: Array) -> ExpectedLogPartition:
         """Return ``E a``, ``E sigma`` and ``E sigma'``, each to full precision however large the spread is."""
@@ -55,22 +55,28 @@ class Bernoulli(Family):
         error = chosen * one.failure - (1 - chosen) * one.success
         return RowExpectations(*cast(float_type(mean, spread), log_likelihood, error, one.curvature))
 
+    def row_codes(self, x: Array) -> RowCodes:
+        """Return the code; there are no parameters."""
+        from forestmix.kernels import rows
+
+        return RowCodes(rows.BERNOULLI, 0.0, 0.0)
+
     def log_partition_gap(self, mean: Array, wide: Array, narrow: Array) -> Array:
         """Return ``(1/2) int E sigma'(mean + sqrt(v) z) dv`` over ``narrow^2 < v < wide^2``, also for close spreads."""
         return cast(float_type(mean, wide, narrow), softplus_gap(mean, wide, narrow))[0]
 
     def sample(self, eta: Array, rng: np.random.Generator) -> Array:
         """Draw 1 with probability ``sigma(eta)``, else 0."""
-        return (rng.random(np.shape(eta)) < special.expit(eta)).astype(float_type(eta))
+        return (rng.random(np.shape(eta)) < scipy.special.expit(eta)).astype(float_type(eta))
 
     def cumulative(self, y: Array, eta: Array) -> Array:
         """Return 0 below 0, ``sigma(-eta)`` from 0 on and 1 from 1 on."""
-        below_one = np.where(np.less(y, 0), 0, special.expit(np.negative(eta)))
+        below_one = np.where(np.less(y, 0), 0, scipy.special.expit(np.negative(eta)))
         return cast(float_type(y, eta), np.where(np.less(y, 1), below_one, 1))[0]
 
     def quantile(self, p: Array, eta: Array) -> Array:
         """Return 0 where ``p <= sigma(-eta)``, else 1."""
-        return cast(float_type(p, eta), p > special.expit(np.negative(eta)))[0]
+        return cast(float_type(p, eta), p > scipy.special.expit(np.negative(eta)))[0]
 
 
 class LogisticExpectations(NamedTuple):

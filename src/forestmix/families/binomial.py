@@ -7,11 +7,11 @@ from typing import ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
+import scipy
 
 from forestmix.arrays import Array, fits, per_variable
 from forestmix.errors import ArgumentError
-from forestmix.families.base import ExpectedLogPartition, Family, RowExpectations, smallest_count
+from forestmix.families.base import ExpectedLogPartition, Family, RowCodes, RowExpectations, smallest_count
 from forestmix.families.bernoulli import LogisticExpectations, cast, float_type, refuse, softplus_gap
 from forestmix.families.poisson import stirling_remainder
 
@@ -63,8 +63,8 @@ class Binomial(Family):
         """Return ``g(y) = log C(trials, y)``: ``trials`` times the entropy of ``y / trials``, less a remainder."""
         successes, trials = self._counts(y)
         failures = trials - successes
-        entropy = special.xlogy(successes, trials) + special.xlogy(failures, trials)
-        entropy -= special.xlogy(successes, successes) + special.xlogy(failures, failures)
+        entropy = scipy.special.xlogy(successes, trials) + scipy.special.xlogy(failures, trials)
+        entropy -= scipy.special.xlogy(successes, successes) + scipy.special.xlogy(failures, failures)
         return cast(float_type(y), entropy - _remainder(successes, trials))[0]
 
     def statistic(self, y: Array) -> Array:
@@ -77,11 +77,11 @@ class Binomial(Family):
 
     def log_partition_slope(self, eta: Array) -> Array:
         """Return ``a'(eta) = trials sigma(eta)``."""
-        return self._times(special.expit(eta))
+        return self._times(scipy.special.expit(eta))
 
     def log_partition_curvature(self, eta: Array) -> Array:
         """Return ``a''(eta) = trials sigma(eta) sigma(-eta)``."""
-        return self._times(special.expit(eta) * special.expit(-eta))
+        return self._times(scipy.special.expit(eta) * scipy.special.expit(-eta))
 
     def expected_log_partition(self, mean: Array, spread: Array) -> ExpectedLogPartition:
         """Return ``trials`` times the expectations of the Bernoulli family."""
@@ -102,23 +102,30 @@ class Binomial(Family):
         parts = (-loss - _remainder(successes, trials), error, trials * one.curvature)
         return RowExpectations(*cast(float_type(mean, spread), *parts))
 
+    def row_codes(self, x: Array) -> RowCodes:
+        """Return the numbers of trials, and what Stirling's formula leaves of ``-log C``."""
+        from forestmix.kernels import rows
+
+        successes, trials = self._counts(x)
+        return RowCodes(rows.BINOMIAL, trials, _remainder(successes, trials))
+
     def log_partition_gap(self, mean: Array, wide: Array, narrow: Array) -> Array:
         """Return ``trials`` times the gap of the Bernoulli family."""
         return cast(float_type(mean, wide, narrow), self._times(softplus_gap(mean, wide, narrow)))[0]
 
     def sample(self, eta: Array, rng: np.random.Generator) -> Array:
         """Draw the number of successes at probability ``sigma(eta)``."""
-        return rng.binomial(self.trials.astype(np.int64), special.expit(eta)).astype(float_type(eta))
+        return rng.binomial(self.trials.astype(np.int64), scipy.special.expit(eta)).astype(float_type(eta))
 
     def cumulative(self, y: Array, eta: Array) -> Array:
         """Return ``1 - I_p(y + 1, trials - y) = I_(1 - p)(trials - y, y + 1)``, from the smaller of p and 1 - p."""
         count, trials = self._counts(np.floor(y))
         inside = np.clip(count, 0, trials - 1)
-        smaller = special.expit(-np.abs(np.asarray(eta, np.float64)))
+        smaller = scipy.special.expit(-np.abs(np.asarray(eta, np.float64)))
         rare = np.asarray(eta) < 0
         # One call for both signs: the function is the slow part. Its complement exists in SciPy, but is slower still.
         first, second = np.where(rare, inside + 1, trials - inside), np.where(rare, trials - inside, inside + 1)
-        value = special.betainc(first, second, smaller)
+        value = scipy.special.betainc(first, second, smaller)
         value = np.where(count < 0, 0, np.where(count >= trials, 1, np.where(rare, 1 - value, value)))
         return cast(float_type(y, eta), value)[0]
 
@@ -144,8 +151,8 @@ def _remainder(successes: Array, trials: Array) -> Array:
 
 def _divergence(fraction: Array, mean: Array) -> Array:
     """Return ``KL(Bernoulli(fraction) || Bernoulli(sigma(mean)))`` as the sum of two parts that are not negative."""
-    success = _part(fraction, special.expit(mean), -np.logaddexp(-mean, 0))
-    return success + _part(1 - fraction, special.expit(-mean), -np.logaddexp(mean, 0))
+    success = _part(fraction, scipy.special.expit(mean), -np.logaddexp(-mean, 0))
+    return success + _part(1 - fraction, scipy.special.expit(-mean), -np.logaddexp(mean, 0))
 
 
 def _part(f: Array, p: Array, log_p: Array) -> Array:
@@ -154,4 +161,4 @@ def _part(f: Array, p: Array, log_p: Array) -> Array:
     u = (p - f) / safe
     near = (np.abs(u) < 0.5) & (f > 0)
     u = np.where(near, u, 0)
-    return np.where(near, f * (u - np.log1p(u)), special.xlogy(f, f) - f * log_p + (p - f))
+    return np.where(near, f * (u - np.log1p(u)), scipy.special.xlogy(f, f) - f * log_p + (p - f))

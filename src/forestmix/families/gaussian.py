@@ -8,10 +8,10 @@ from typing import ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
+import scipy
 
 from forestmix.arrays import Array, fits, per_variable
-from forestmix.families.base import ExpectedLogPartition, Family, RowExpectations
+from forestmix.families.base import ExpectedLogPartition, Family, RowCodes, RowExpectations
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 
@@ -81,6 +81,13 @@ class Gaussian(Family):
         log_likelihood = -0.5 * residual**2 - 0.5 * (spread / self.sd) ** 2 - self._log_normaliser()
         return RowExpectations(log_likelihood, residual / self.sd, 1 / self.sd**2)
 
+    def row_codes(self, x: Array) -> RowCodes:
+        """Return ``1 / sd`` and the logarithm of the normaliser."""
+        from forestmix.kernels import rows
+
+        sd = self.sd.astype(np.float64)
+        return RowCodes(rows.GAUSSIAN, 1 / sd, np.log(sd) + _HALF_LOG_TWO_PI)
+
     def log_partition_gap(self, mean: Array, wide: Array, narrow: Array) -> Array:
         """Return ``(wide^2 - narrow^2) / (2 sd^2)``, whatever the mean (paper, section 6)."""
         return np.maximum(0.5 * ((wide / self.sd) ** 2 - (narrow / self.sd) ** 2), 0)
@@ -91,11 +98,11 @@ class Gaussian(Family):
 
     def cumulative(self, y: Array, eta: Array) -> Array:
         """Return ``Phi((y - eta) / sd)``."""
-        return special.ndtr((y - eta) / self.sd)
+        return scipy.special.ndtr((y - eta) / self.sd)
 
     def quantile(self, p: Array, eta: Array) -> Array:
         """Return ``eta + sd Phi^-1(p)``."""
-        return eta + self.sd * special.ndtri(p)
+        return eta + self.sd * scipy.special.ndtri(p)
 
     def _log_normaliser(self) -> Array:
         # A Python float keeps float32 arrays in float32.

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from forestmix.arrays import Array
 from forestmix.errors import ArgumentError
-from forestmix.families.base import ExpectedLogPartition, Family, RowExpectations
+from forestmix.families.base import ExpectedLogPartition, Family, RowCodes, RowExpectations
 
 
 class Mixed(Family):
@@ -108,6 +108,17 @@ class Mixed(Family):
     def expectations(self, y: Array, mean: Array, spread: Array) -> RowExpectations:
         """Return the row terms of each row's family, in the form that loses no digits there."""
         return RowExpectations(*self._join(lambda part: part.expectations, y, mean, spread))
+
+    def row_codes(self, x: Array) -> RowCodes | None:
+        """Return the codes of each row's family; none where a part has none."""
+        kind, scale = np.empty(len(self.which), np.int8), np.empty(len(self.which))
+        constant = np.empty(x.shape)
+        for part, rows in self._parts():
+            codes = part.row_codes(x[..., rows])
+            if codes is None:
+                return None
+            kind[rows], scale[rows], constant[..., rows] = codes
+        return RowCodes(kind, scale, constant)
 
     def log_partition_gap(self, mean: Array, wide: Array, narrow: Array) -> Array:
         """Return the gap of each row's family."""

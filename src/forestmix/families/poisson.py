@@ -6,11 +6,11 @@ import math
 from typing import ClassVar
 
 import numpy as np
-from scipy import special
+import scipy
 
 from forestmix.arrays import Array
 from forestmix.errors import ArgumentError
-from forestmix.families.base import ExpectedLogPartition, Family, RowExpectations, smallest_count
+from forestmix.families.base import ExpectedLogPartition, Family, RowCodes, RowExpectations, smallest_count
 from forestmix.families.bernoulli import cast, float_type, refuse
 
 #: The largest eta whose draws fit in 64-bit integers, with room for the spread of a draw.
@@ -34,7 +34,7 @@ class Poisson(Family):
 
     def log_base(self, y: Array) -> Array:
         """Return ``g(y) = -log y!``."""
-        return cast(float_type(y), -special.gammaln(np.asarray(y, np.float64) + 1))[0]
+        return cast(float_type(y), -scipy.special.gammaln(np.asarray(y, np.float64) + 1))[0]
 
     def statistic(self, y: Array) -> Array:
         """Return ``t(y) = y``."""
@@ -77,6 +77,12 @@ class Poisson(Family):
             log_likelihood = np.where(none, -rate, -count * ((jump - d) + growth) - stirling_remainder(count))
             error = np.where(none, -rate, -count * jump)
         return RowExpectations(*cast(float_type(mean, spread), log_likelihood, error, rate))
+
+    def row_codes(self, x: Array) -> RowCodes:
+        """Return what Stirling's formula leaves of ``log x!``."""
+        from forestmix.kernels import rows
+
+        return RowCodes(rows.POISSON, 0.0, stirling_remainder(x))
 
     def log_partition_gap(self, mean: Array, wide: Array, narrow: Array) -> Array:
         """Return ``exp(m + wide^2 / 2) (1 - exp(-(wide^2 - narrow^2) / 2))``, accurate for close spreads."""
@@ -126,7 +132,7 @@ def stirling_remainder(n: Array) -> Array:
     inverse = 1 / many
     series = inverse**2
     series = 1 / 12 - series * (1 / 360 - series * (1 / 1260 - series * (1 / 1680 - series / 1188)))
-    direct = special.gammaln(few + 1) - special.xlogy(few, few) + few
+    direct = scipy.special.gammaln(few + 1) - scipy.special.xlogy(few, few) + few
     return np.where(n < _STIRLING_FROM, direct, 0.5 * np.log(2 * math.pi * many) + inverse * series)
 
 
@@ -136,7 +142,7 @@ def _upper_gamma(a: Array, x: Array) -> Array:
     With ``mu = x / a - 1`` and ``eta^2 / 2 = mu - log(1 + mu)`` of the sign of mu, it is
     ``Phi(-eta sqrt(a)) + exp(-a eta^2 / 2) (1 / mu - 1 / eta) / sqrt(2 pi a)``, here with series in mu and eta.
     """
-    usual = special.gammaincc(a, x)
+    usual = scipy.special.gammaincc(a, x)
     large = a > _TEMME_FROM
     if not large.any():
         return usual
@@ -146,7 +152,7 @@ def _upper_gamma(a: Array, x: Array) -> Array:
     eta = mu * np.sqrt(2 * series)
     correction = np.polynomial.polynomial.polyval(eta, [-1 / 3, 1 / 12, -2 / 135, 1 / 864])
     density = np.exp(-0.5 * a * eta**2) / np.sqrt(2 * math.pi * a)
-    return np.where(large, special.ndtr(-eta * np.sqrt(a)) + density * correction, usual)
+    return np.where(large, scipy.special.ndtr(-eta * np.sqrt(a)) + density * correction, usual)
 
 
 def _expected_rate(mean: Array, spread: Array) -> Array:

@@ -2,42 +2,65 @@
 
 The mean solves ``A mu = c`` with ``A = diag(1 / sigma0^2) + W^T diag(kappa) W``, positive definite; the gradient of the
 objective is the residual ``c - A mu``. Conjugate gradients, preconditioned with the diagonal of A (the precision of the
-exact coordinate update), raise the objective in every step.
+exact coordinate update), raise the objective in every step. A step is one pass over W, which gives ``W p`` and
+``W^T diag(kappa) W p`` for its direction p; row means and gradient follow from the last ones.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from forestmix.arrays import Array
+from forestmix.inference import direct
 from forestmix.inference.base import Memory, Proposal
 from forestmix.inference.problem import Point, Problem
 from forestmix.inference.rules import settled
+from forestmix.passes import normal_product
 from forestmix.posterior import GaussianFactors, take_rows
 
-#: After this many steps the row means are computed anew from the means, so that rounding does not build up.
+#: After this many steps row means and gradient are computed anew from the means, so that rounding does not build up.
 REFRESH = 50
+#: A factor that costs less than this many steps is made at once: few problems are solved in as many.
+LEAST_PATIENCE = 10
 
 
 class ConjugateGradients(Memory):
-    """The last direction and gradient of each observation, and the variances, which are solved beforehand."""
+    """The last direction and gradient of each observation, and the variances, which are solved beforehand.
 
-    def __init__(self, sd: Array, precision: Array) -> None:
-        self.sd, self.precision = sd, precision
+    ``patience`` is the number of steps after which a factor of the matrix takes over, ``factor`` that factor.
+    """
+
+    def __init__(self, sd: Array, precision: Array, patience: float) -> None:
+        self.sd, self.precision, self.patience = sd, precision, patience
         self.direction: Array | None = None
         self.squared_norm: Array | None = None
+        self.factor: Any = None
         self.steps = 0
 
     @classmethod
-    def at(cls, problem: Problem, point: Point) -> ConjugateGradients:
-        """Solve for the variances from ``point`` on; they depend on neither x nor the means."""
+    def at(cls, problem: Problem, point: Point, method: str = "auto") -> ConjugateGradients:
+        """Solve for the variances from ``point`` on; they depend on neither x nor the means.
+
+        Args:
+            problem: the problem.
+            point: the start.
+            method: "cg" for conjugate gradients alone, "direct" for a factor at once, "auto" for what costs less.
+
+        """
         sd = solve_variances(problem, point)
-        return cls(sd, problem.prior_precision + problem.site.exact_information(point.site.kappa))
+        patience = np.inf
+        if method != "cg" and direct.has_factor(point):
+            patience = 0.0 if method == "direct" else direct.price(problem, point)
+        if patience < LEAST_PATIENCE:
+            patience = 0.0
+        return cls(sd, problem.prior_precision + problem.exact_information(point), patience)
 
     def take(self, keep: Array) -> ConjugateGradients:
         """Return the memory of the chosen observations."""
-        chosen = ConjugateGradients(take_rows(self.sd, keep), take_rows(self.precision, keep))
-        chosen.steps = self.steps
+        chosen = ConjugateGradients(take_rows(self.sd, keep), take_rows(self.precision, keep), self.patience)
+        chosen.steps, chosen.factor = self.steps, self.factor
         if self.direction is not None and self.squared_norm is not None:
             chosen.direction, chosen.squared_norm = self.direction[keep], self.squared_norm[keep]
         return chosen
@@ -49,15 +72,23 @@ class ConjugateGradients(Memory):
             self.squared_norm[which] = 0
 
     def propose(self, problem: Problem, point: Point) -> Proposal:
-        """Return the exact maximiser along the next conjugate direction."""
+        """Return the exact maximiser along the next conjugate direction, or over all means once there is a factor."""
+        if self.factor is None and self.steps >= self.patience:
+            self.factor = direct.factor(problem, point)
+            self.patience = np.inf
+        if self.factor is not None:
+            mean = point.q.mean + direct.solve(self.factor, point.gradient)
+            return Proposal(GaussianFactors(mean, self.sd), 1, problem.size)
         direction = self._next_direction(point.gradient)
-        shift = problem.site.layer.weights.forward(direction)
-        curvature = dot(shift, shift * point.site.kappa) + dot(direction, direction * problem.prior_precision)
+        shift, image = normal_product(problem.site.layer.weights, direction, point.site.kappa)
+        curvature = dot(direction, image) + problem.prior_form(direction)[:, np.newaxis]
         length = ratio(dot(point.gradient, direction), curvature)
-        mean = point.q.mean + length * direction
+        q = GaussianFactors(moved(point.q.mean, length, direction), self.sd)
         self.steps += 1
-        eta = None if self.steps % REFRESH == 0 else point.site.eta + length * shift
-        return Proposal(GaussianFactors(mean, self.sd), 1, problem.size, eta)
+        if self.steps % REFRESH == 0:
+            return Proposal(q, 1, problem.size)
+        eta, gradient = moved(point.site.eta, length, shift), moved(point.site.gradient, -length, image)
+        return Proposal(q, 1, problem.size, eta, gradient)
 
     def _next_direction(self, gradient: Array) -> Array:
         preconditioned = gradient / self.precision
@@ -65,7 +96,7 @@ class ConjugateGradients(Memory):
         if self.direction is None or self.squared_norm is None:
             direction = preconditioned
         else:
-            direction = preconditioned + ratio(squared_norm, self.squared_norm) * self.direction
+            direction = moved(preconditioned, ratio(squared_norm, self.squared_norm), self.direction)
         self.direction, self.squared_norm = direction, squared_norm
         return direction
 
@@ -81,18 +112,25 @@ def solve_variances(problem: Problem, point: Point) -> Array:
     sd, information = point.q.sd, point.site.information
     halvings = int(-np.log2(np.finfo(sd.dtype).eps))
     for _ in range(4 * halvings):  # far starts take some steps before the rate holds
-        new = settled((problem.prior_precision + information) ** -0.5, sd)
+        new = settled(1 / np.sqrt(problem.prior_precision + information), sd)
         if new is sd:
             break
         sd = new
         if problem.site.objective == "fm":
-            information = problem.site.curvature(sd, point.site.kappa)
+            information = problem.curvature_at(sd, point)
     return sd
+
+
+def moved(start: Array, length: Array, direction: Array) -> Array:
+    """Return ``start + length * direction`` of each observation; new memory is what costs here, so only once."""
+    result = length * direction
+    result += start
+    return result
 
 
 def dot(first: Array, second: Array) -> Array:
     """Return the inner product of each observation, (N, 1)."""
-    return np.sum(first * second, axis=-1, keepdims=True)
+    return np.einsum("kj,kj->k", first, second)[:, np.newaxis]
 
 
 def ratio(numerator: Array, denominator: Array) -> Array:

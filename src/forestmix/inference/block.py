@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy import sparse
-from scipy.sparse import csgraph
+import scipy
 
 from forestmix.inference.base import Algorithm, Proposal, check_count, check_order
 from forestmix.inference.cavi import SweepMemory
@@ -64,8 +63,8 @@ def independent_blocks(site: Site) -> Partition:
     entries = site.columns.tocoo()
     row, latent = entries.coords
     # The graph of rows and latents together has nnz edges, where that of latents alone could have m^2.
-    graph = sparse.coo_array((np.ones(len(row), bool), (row, n + latent)), shape=(n + m, n + m))
-    _, label = csgraph.connected_components(graph, directed=False)
+    graph = scipy.sparse.coo_array((np.ones(len(row), bool), (row, n + latent)), shape=(n + m, n + m))
+    _, label = scipy.sparse.csgraph.connected_components(graph, directed=False)
     order = np.argsort(label[n:], kind="stable")
     cuts = np.flatnonzero(np.diff(label[n:][order])) + 1
     return Partition.from_lists(np.split(order, cuts))

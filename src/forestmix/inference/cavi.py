@@ -10,12 +10,13 @@ import numpy as np
 from forestmix.arrays import Array
 from forestmix.errors import ArgumentError
 from forestmix.inference.base import Algorithm, Memory, Proposal, check_count, check_order
+from forestmix.inference.compiled import by_observations, plain, plain_rows
 from forestmix.inference.latent_problem import LatentProblem
 from forestmix.inference.latent_steps import sweep_latents
 from forestmix.inference.problem import Point, Problem
 from forestmix.inference.rules import exact, step_groups
 from forestmix.inference.schedule import Cursor, OneOfEveryBlock
-from forestmix.inference.sweep import sweep_greedy
+from forestmix.inference.sweep import sweeps
 from forestmix.partition import Partition
 from forestmix.posterior import GaussianFactors
 
@@ -102,19 +103,23 @@ class CAVI(Algorithm):
     def _greedy_step(self, problem: Problem, point: Point, memory: GreedyMemory) -> Proposal:
         steps = problem.size if self.steps_per_iteration is None else self.steps_per_iteration
         if not problem.curvature_is_constant:
-            return Proposal(sweep_greedy(problem, point, steps), steps, steps)
+            return Proposal(sweeps(problem).sweep_greedy(problem, point, steps), steps, steps)
         from forestmix import kernels
 
         precision, sd = exact(problem, point)
         ratio = point.q.sd**2 * precision
         gain = 0.5 * (ratio - 1 - np.log(ratio))
-        mean = point.q.mean.copy()
-        rows = problem.site.rows
-        kernels.relax_greedy(
-            *problem.site.column_arrays, rows.indptr, rows.indices, rows.data,
-            steps, memory.visited, point.gradient.copy(), gain,
-            mean, point.site.error.copy(), np.ascontiguousarray(point.site.kappa), precision, problem.prior_precision,
-        )  # fmt: skip
+        mean, error, gradient = point.q.mean.copy(), point.site.error.copy(), point.gradient.copy()
+        site, prior_precision = problem.site, plain(problem.prior_precision)
+
+        def run(part: slice) -> None:
+            kernels.relax_greedy(
+                site.column_arrays, site.row_arrays, steps, memory.visited[part], gradient[part],
+                plain_rows(gain, part), mean[part], error[part],
+                plain_rows(point.site.kappa, part), plain_rows(precision, part), prior_precision,
+            )  # fmt: skip
+
+        by_observations(problem, run)
         if memory.visited.all():
             return Proposal(GaussianFactors(mean, sd), steps, steps)
         return Proposal(GaussianFactors(mean, np.where(memory.visited, sd, point.q.sd)), steps, steps)

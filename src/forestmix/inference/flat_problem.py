@@ -22,9 +22,14 @@ class FlatProblem(Problem):
 
     def __init__(self, deep: DEF, data: Observations, objective: Objective) -> None:
         self.flat = Flat(deep)
-        rows = self.flat.data(data)
-        super().__init__(self.flat.model, rows, objective)
-        self.site = FlatSite(self.flat.model.layers[0], rows, objective)
+        super().__init__(self.flat.model, self.flat.data(data), objective)
+        self.site = FlatSite(self.flat, data, objective)
+        self._last_curvature: tuple[Array, Array] | None = None
+
+    @property
+    def climbed(self) -> str:
+        """The objective: with the layers as groups "fm" is the paper's deep bound."""
+        return self.site.objective
 
     @property
     def layers(self) -> tuple[slice, ...]:
@@ -39,9 +44,11 @@ class FlatProblem(Problem):
         """Return the factors of each latent layer."""
         return self.flat.split(q)
 
-    def evaluate(self, q: GaussianFactors, eta: Array | None = None, known: Point | None = None) -> Point:
+    def evaluate(
+        self, q: GaussianFactors, eta: Array | None = None, gradient: Array | None = None, known: Point | None = None
+    ) -> Point:
         """Return the objective and its slope; the means that cancel in ``y - W y' - b`` add to its rounding."""
-        point = super().evaluate(q, eta, known)
+        point = super().evaluate(q, eta, gradient, known)
         n, lower = self.flat.deep.n_observed, slice(0, self.layers[-1].start)
         unit = ROUNDING_UNITS * float(np.finfo(self.model.dtype).eps)
         cancelled = total(np.abs(point.site.error[:, n:]) * np.abs(q.mean[:, lower]))

@@ -18,7 +18,7 @@ from forestmix.inference.latent_problem import LatentProblem
 from forestmix.inference.latent_steps import step_latents
 from forestmix.inference.layers import check_schedule, sets_of_layers, step_layers
 from forestmix.inference.make import make_problem
-from forestmix.inference.newton import NewtonSteps
+from forestmix.inference.newton import NewtonSteps, safe_share
 from forestmix.inference.rules import forest_mixture, mix, step_all, step_groups
 from forestmix.inference.schedule import Cursor, GroupAfterGroup
 from forestmix.model import DEF, Observations
@@ -43,9 +43,10 @@ class ForestMixture(Algorithm):
     Args:
         objective: "fm", the paper's bound; "elbo", the same parallel step climbing the ELBO itself, which ends where
             coordinate ascent ends; "auto" is "elbo".
-        accelerate: for Gaussian rows, solve for the variances once, then take conjugate gradient steps in the means;
-            for other rows, Newton steps (see ``inference.newton``). ``None`` means yes, unless groups are given, for
-            which there is no accelerated step.
+        accelerate: for Gaussian rows, solve for the variances once, then take conjugate gradient steps in the means,
+            and solve for them at once where that is faster (see ``inference.direct``; "cg" and "direct" name one of
+            the two); for other rows, Newton steps (see ``inference.newton``). ``None`` means yes, unless groups are
+            given, for which there is no accelerated step.
         groups: use the bound inside these groups of latents only, one group after another. Groups of one are
             coordinate ascent, one group is the forest mixture step.
         schedule: for deep models without acceleration, which layers are updated at once: "red-black", every second
@@ -54,7 +55,7 @@ class ForestMixture(Algorithm):
     """
 
     objective: str = "auto"
-    accelerate: bool | None = None
+    accelerate: bool | str | None = None
     groups: Any = None
     schedule: str = "red-black"
     name: ClassVar[str] = "fm"
@@ -63,32 +64,34 @@ class ForestMixture(Algorithm):
     def __post_init__(self) -> None:
         choose_objective(self.objective)
         check_schedule(self.schedule)
-        if self.accelerate not in (None, True, False):
-            raise ArgumentError(f"accelerate must be True, False or None; got {self.accelerate!r}.")
+        if self.accelerate not in (None, True, False, "cg", "direct"):
+            raise ArgumentError(f"accelerate must be True, False, None, 'cg' or 'direct'; got {self.accelerate!r}.")
         if self.accelerate and self.groups is not None:
             raise ArgumentError("accelerate must be False or None when groups are given: group steps are sequential.")
 
     @property
     def accelerated(self) -> bool:
-        """Whether conjugate gradient steps are taken."""
-        return self.groups is None if self.accelerate is None else self.accelerate
+        """Whether accelerated steps are taken."""
+        return self.groups is None if self.accelerate is None else bool(self.accelerate)
 
     def problem(self, model: DEF, data: Observations) -> Any:
         """Return the problem with this objective and these groups."""
         groups = None if self.groups is None else Partition.of("groups", self.groups, model.n_latent)
-        return make_problem(model, data, self.objective, groups)
+        # Plain steps climb the ELBO with D for the means and H for the variances; Newton's steps on the paper's bound
+        # precondition with H. Both come from the one pass.
+        both = groups is None and (self.accelerated == (choose_objective(self.objective) == "fm"))
+        return make_problem(model, data, self.objective, groups, both=both)
 
     def start(self, problem: Any, point: Any) -> Memory:
         """Return the accelerator's memory, or the place among the groups."""
         if isinstance(problem, LatentProblem):
             return LatentNewton() if self.accelerated and newton_applies(problem) else Memory()
         if self.accelerated:
-            return (
-                ConjugateGradients.at(problem, point)
-                if problem.curvature_is_constant
-                else NewtonSteps(len(point.objective))
-            )
-        if problem.site.groups is not None:
+            if not problem.curvature_is_constant:
+                return NewtonSteps(len(point.objective))
+            method = self.accelerate if isinstance(self.accelerate, str) else "auto"
+            return ConjugateGradients.at(problem, point, method)
+        if problem.site.groups is not None and not isinstance(problem, FlatProblem):
             return SweepMemory(Cursor(GroupAfterGroup(problem.site.groups), np.random.default_rng(0)))
         return Memory()
 
@@ -127,7 +130,7 @@ class ForestMixture(Algorithm):
         shorter = refused
         if isinstance(memory, NewtonSteps) and not problem.site.layer.family.curvature_is_bounded:
             # Where a grows like an exponential, a step too long by far is the rule, and halving it would take long.
-            shorter = mix(point.q, refused, memory.safe_share)
+            shorter = mix(point.q, refused, safe_share(problem, point.q, refused))
             yield shorter
         for _ in range(SHORTER_STEPS):
             shorter = mix(point.q, shorter, 0.5)

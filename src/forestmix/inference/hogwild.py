@@ -7,10 +7,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from forestmix.arrays import Array
 from forestmix.inference.base import Algorithm, Memory, Proposal, check_count
+from forestmix.inference.compiled import by_blocks, plain
 from forestmix.inference.problem import Point, Problem
 from forestmix.inference.rules import exact
-from forestmix.inference.sweep import sweep_blocks
+from forestmix.inference.sweep import sweeps
 from forestmix.partition import Partition
 from forestmix.posterior import GaussianFactors
 
@@ -57,15 +59,20 @@ class Hogwild(Algorithm):
         """Sweep every block once."""
         parallel_steps = int(memory.blocks.sizes.max())
         if not problem.curvature_is_constant:
-            q = sweep_blocks(problem, point, memory.blocks, self.synchronous)
+            q = sweeps(problem).sweep_blocks(problem, point, memory.blocks, self.synchronous)
             return Proposal(q, parallel_steps, problem.size)
         from forestmix import kernels
 
         precision, sd = exact(problem, point)
-        mean = point.q.mean.copy()
-        kernels.relax_blocks(
-            *problem.site.column_arrays, memory.blocks.starts, memory.blocks.members, self.synchronous,
-            mean, point.site.error.copy(), np.ascontiguousarray(point.site.kappa), precision,
-            problem.prior_mean, problem.prior_precision,
-        )  # fmt: skip
+        mean, error, blocks = point.q.mean.copy(), point.site.error.copy(), memory.blocks
+        prior = plain(problem.prior_mean), plain(problem.prior_precision)
+        shared = plain(point.site.kappa), plain(precision)
+
+        def run(which: Array) -> None:
+            kernels.relax_blocks(
+                problem.site.column_arrays, blocks.starts, blocks.members, which, self.synchronous,
+                mean, error, *shared, prior,
+            )  # fmt: skip
+
+        by_blocks(blocks, run)
         return Proposal(GaussianFactors(mean, sd), parallel_steps, problem.size)

@@ -77,8 +77,15 @@ class LatentProblem:
         chosen.stack = self.stack.take(keep)
         return chosen
 
-    def evaluate(self, q: LayeredFactors, eta: Array | None = None, known: LatentPoint | None = None) -> LatentPoint:
-        """Return the objective at q."""
+    @property
+    def climbed(self) -> str:
+        """The bound whose value the objective is: "elbo", or "grouped" for one between the two."""
+        return "elbo" if self.objective_name == "elbo" else "grouped"
+
+    def evaluate(
+        self, q: LayeredFactors, eta: None = None, gradient: None = None, known: LatentPoint | None = None
+    ) -> LatentPoint:
+        """Return the objective at q; nothing that is known helps."""
         value, size = self.stack.bound(q)
         unit = ROUNDING_UNITS * float(np.finfo(self.model.dtype).eps)
         return LatentPoint(q, value, unit * (size + self.size))

@@ -43,7 +43,7 @@ def step_layers(problem: FlatProblem, point: Point, schedule: str) -> GaussianFa
 
 def _step_members(problem: FlatProblem, point: Point, members: Array) -> Point:
     """Update the members, each observation by the longest of the steps 1, 1/2, 1/4, ... that does not lower it."""
-    curvature = problem.site.curvature(point.q.sd, point.site.kappa)
+    curvature = problem.curvature_at(point.q.sd, point)
     step = np.zeros_like(point.q.mean)
     precision = problem.prior_precision + curvature
     step[:, members] = (point.gradient / precision)[:, members]

@@ -15,15 +15,17 @@ from forestmix.partition import Partition
 from forestmix.statistics import Objective
 
 
-def make_problem(model: DEF, data: Observations, objective: str, groups: Partition | None = None) -> Any:
-    """Return the problem of a model; "auto" is the ELBO wherever a parallel step can climb it."""
+def make_problem(
+    model: DEF, data: Observations, objective: str, groups: Partition | None = None, *, both: bool = False
+) -> Any:
+    """Return the problem of a model; "auto" is the ELBO where a parallel step can climb it; ``both`` as in ``Site``."""
     if not has_flat_form(model):
         if groups is not None:
             raise ArgumentError("groups must be None for latents that are not Gaussian.")
         return LatentProblem(model, data, objective)
     bound: Objective = "fm" if objective == "fm" else "elbo"
     if not is_deep(model):
-        return Problem(model, data, bound, groups)
+        return Problem(model, data, bound, groups, both=both)
     if groups is not None:
         raise ArgumentError("groups must be None for deep models, whose groups are the layers; see schedule.")
     return FlatProblem(model, data, bound)

@@ -2,7 +2,7 @@
 
 The means take Newton steps, ``(diag(1 / sigma0^2) + W^T diag(kappa) W) step = gradient``, solved roughly by conjugate
 gradients; the variances take their fixed point ``1 / sigma_j^2 = 1 / sigma0_j^2 + information_j`` along with them. An
-inner iteration is two products with W and needs no one-dimensional expectations.
+inner iteration is one pass over W that needs no one-dimensional expectations.
 
 Every inner iteration leaves a pair (direction, its image), which is exact curvature. The last few pairs make a
 limited-memory quasi-Newton metric (Morales and Nocedal, *Automatic preconditioning by limited memory quasi-Newton
@@ -17,9 +17,10 @@ from __future__ import annotations
 import numpy as np
 
 from forestmix.arrays import Array
-from forestmix.inference.accelerate import REFRESH, dot, ratio
+from forestmix.inference.accelerate import dot, ratio
 from forestmix.inference.base import Memory, Proposal
 from forestmix.inference.problem import Point, Problem
+from forestmix.passes import normal_product
 from forestmix.posterior import GaussianFactors
 
 #: Pairs that the metric keeps, each two vectors of length m.
@@ -33,27 +34,18 @@ ENOUGH = 0.8
 
 
 class NewtonSteps(Memory):
-    """The pairs of the metric for each observation, and whether the last step cut the gradient by enough.
-
-    ``safe_share`` is the part ``log(1 + d) / d`` of the last proposal, with d the most that it moves a row. Where the
-    third derivative of ``a`` is at most the second, as for Poisson and logistic rows, that part of a Newton step in the
-    means cannot lower the objective (Sun and Tran-Dinh, *Generalized self-concordant functions*, Math. Program. 178,
-    2019). It is short for the sake of the worst case, so the whole step is tried first.
-    """
+    """The pairs of the metric for each observation, and whether the last step cut the gradient by enough."""
 
     def __init__(self, n_observations: int) -> None:
         self.pairs: list[tuple[Array, Array]] = []
         self.last: tuple[Array, Array, Array] | None = None
         self.trusted = np.zeros(n_observations, bool)
-        self.safe_share = np.ones((n_observations, 1))
-        self.steps = 0
 
     def take(self, keep: Array) -> NewtonSteps:
         """Return the memory of the chosen observations."""
         chosen = NewtonSteps(len(keep))
         chosen.pairs = [(s[keep], y[keep]) for s, y in self.pairs]
         chosen.trusted = self.trusted[keep]
-        chosen.safe_share, chosen.steps = self.safe_share[keep], self.steps
         if self.last is not None:
             mean, gradient, norm = self.last
             chosen.last = (mean[keep], gradient[keep], norm[keep])
@@ -66,7 +58,7 @@ class NewtonSteps(Memory):
 
     def propose(self, problem: Problem, point: Point) -> Proposal:
         """Return the next step of the means, and the variances' fixed point at the current rows."""
-        precision = problem.prior_precision + self._information(problem, point)
+        precision = problem.prior_precision + problem.exact_information(point)
         norm = np.sqrt(dot(point.gradient, point.gradient / precision))
         self._learn(point, norm)
         if self.pairs and self.trusted.all():
@@ -74,19 +66,8 @@ class NewtonSteps(Memory):
         else:
             step, inner = self._solve(problem, point, precision, norm)
         self.last = (point.q.mean, point.gradient, norm)
-        shift = problem.site.layer.weights.forward(step)
-        largest = np.maximum(np.max(np.abs(shift), axis=1, keepdims=True), np.finfo(shift.dtype).tiny)
-        self.safe_share = np.log1p(largest) / largest
-        q = GaussianFactors(point.q.mean + step, problem.precision(point) ** -0.5)
-        self.steps += 1
-        eta = None if self.steps % REFRESH == 0 else point.site.eta + shift
-        return Proposal(q, 1 + inner, (1 + inner) * problem.size, eta)
-
-    def _information(self, problem: Problem, point: Point) -> Array:
-        """Return the diagonal of the rows' curvature, which for objective "fm" is not what its variances use."""
-        if problem.site.objective == "elbo":
-            return point.site.information
-        return problem.site.exact_information(point.site.kappa)
+        q = GaussianFactors(point.q.mean + step, 1 / np.sqrt(problem.precision(point)))
+        return Proposal(q, 1 + inner, (1 + inner) * problem.size)
 
     def _learn(self, point: Point, norm: Array) -> None:
         """Judge the last step by the gradient that it left, and keep it as a pair."""
@@ -122,8 +103,7 @@ class NewtonSteps(Memory):
         direction, squared = preconditioned, dot(residual, preconditioned)
         new_pairs: list[tuple[Array, Array]] = []
         for _ in range(INNER):
-            rows = weights.forward(direction) * point.site.kappa
-            image = direction * problem.prior_precision + weights.adjoint(rows)
+            image = normal_product(weights, direction, point.site.kappa)[1] + direction * problem.prior_precision
             length = ratio(squared, dot(direction, image))
             step, residual = step + length * direction, residual - length * image
             new_pairs.append((direction, image))
@@ -136,3 +116,15 @@ class NewtonSteps(Memory):
         for pair in new_pairs:
             self._keep(*pair)
         return step, len(new_pairs)
+
+
+def safe_share(problem: Problem, old: GaussianFactors, new: GaussianFactors) -> Array:
+    """Return the part ``log(1 + d) / d`` of a step that is safe, d being the most that it moves a row, (N, 1).
+
+    Where the third derivative of ``a`` is at most the second, as for Poisson and logistic rows, that part of a Newton
+    step in the means cannot lower the objective (Sun and Tran-Dinh, *Generalized self-concordant functions*, Math.
+    Program. 178, 2019). It is short for the sake of the worst case, so the whole step is tried first.
+    """
+    shift = problem.site.layer.weights.forward(new.mean - old.mean)
+    largest = np.maximum(np.max(np.abs(shift), axis=1, keepdims=True), np.finfo(shift.dtype).tiny)
+    return np.log1p(largest) / largest

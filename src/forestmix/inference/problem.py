@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from forestmix.arrays import Array, total
+from forestmix.arrays import Array, inner
 from forestmix.model import DEF, Observations
 from forestmix.partition import Partition
 from forestmix.posterior import GaussianFactors, as_factors, prior_factors, prior_sd, take_rows
@@ -35,7 +35,8 @@ class Point:
     def take(self, keep: Array) -> Point:
         """Return the point of the chosen observations."""
         batch = {name: getattr(self.site, name)[keep] for name in ("value", "gradient", "eta", "error", "magnitude")}
-        shared = {name: take_rows(getattr(self.site, name), keep) for name in ("information", "kappa")}
+        shared = {name: getattr(self.site, name) for name in ("curvature", "exact", "kappa")}
+        shared = {name: None if part is None else take_rows(part, keep) for name, part in shared.items()}
         return Point(
             self.q.take(keep),
             replace(self.site, **batch, **shared),
@@ -46,13 +47,17 @@ class Point:
 class Problem:
     """Maximise ``sum_i (row terms) - KL(q || p)`` over q, for each observation of a batch."""
 
-    def __init__(self, model: DEF, data: Observations, objective: Objective, groups: Partition | None = None) -> None:
+    def __init__(
+        self, model: DEF, data: Observations, objective: Objective, groups: Partition | None = None,
+        *, both: bool = False,
+    ) -> None:  # fmt: skip
         self.model = model
-        self.site = Site(model.layers[0], data, objective, groups)
+        self.site = Site(model.layers[0], data, objective, groups, both=both)
         m, dtype = model.n_latent, model.dtype
         self.prior_mean = np.ascontiguousarray(np.broadcast_to(model.prior.bias, m))
         self.prior_precision = np.ascontiguousarray(np.broadcast_to(prior_sd(model.prior).astype(dtype) ** -2, m))
-        self._last_curvature: tuple[Array, Array] | None = None
+        self._last_spread: tuple[Array, Array] | None = None
+        self._settled: tuple[tuple[Array, Array], tuple[Array, Array]] | None = None
 
     @property
     def size(self) -> int:
@@ -74,6 +79,11 @@ class Problem:
         """The bound that is climbed."""
         return self.site.objective
 
+    @property
+    def climbed(self) -> str:
+        """The bound whose value the objective is: "elbo", "fm", or "grouped" for one between the two."""
+        return "grouped" if self.site.objective == "fm" and self.site.groups is not None else self.site.objective
+
     def start(self, init: Any) -> GaussianFactors:
         """Return a start that the user gave, checked."""
         return as_factors("init", init, self.model, self.n_observations)
@@ -86,7 +96,6 @@ class Problem:
         """Return the problem of the chosen observations."""
         chosen = copy(self)
         chosen.site = self.site.take(keep)
-        chosen._last_curvature = None
         return chosen
 
     @property
@@ -94,30 +103,63 @@ class Problem:
         """Whether the rows' curvature depends on neither x nor q, so that the objective is quadratic in the means."""
         return self.site.layer.family.curvature_is_constant
 
-    def evaluate(self, q: GaussianFactors, eta: Array | None = None, known: Point | None = None) -> Point:
-        """Return the objective and its slope at q; ``eta`` and ``known`` as in ``Site.statistics``."""
-        site = self.site.statistics(q, eta, None if known is None else (known.q, known.site))
-        divergence = q.divergence(self.model.prior)
-        gradient = site.gradient - (q.mean - self.prior_mean) * self.prior_precision
+    def evaluate(
+        self, q: GaussianFactors, eta: Array | None = None, gradient: Array | None = None, known: Point | None = None
+    ) -> Point:
+        """Return the objective and its slope at q; the other arguments as in ``Site.statistics``."""
+        site = self.site.statistics(q, eta, gradient, None if known is None else (known.q, known.site))
+        slope = q.mean - self.prior_mean
+        divergence = 0.5 * self.prior_form(slope) + self._spread_divergence(q)
+        slope *= -self.prior_precision
+        slope += site.gradient
         unit = ROUNDING_UNITS * float(np.finfo(self.model.dtype).eps)
         rounding = unit * (site.magnitude + np.abs(divergence) + self.size)
-        return Point(q, site, site.value - divergence, gradient, rounding)
+        return Point(q, site, site.value - divergence, slope, rounding)
+
+    def prior_form(self, vectors: Array) -> Array:
+        """Return ``sum_j v_j^2 / sigma0_j^2`` of each vector, (N,)."""
+        return np.einsum("kj,kj,j->k", vectors, vectors, self.prior_precision, dtype=np.float64)
+
+    def _spread_divergence(self, q: GaussianFactors) -> Array:
+        """Return the part of KL(q || p) that depends on the variances, which accelerated runs settle at the start."""
+        if self._last_spread is None or self._last_spread[0] is not q.sd:
+            self._last_spread = (q.sd, q.spread_divergence(self.model.prior))
+        return self._last_spread[1]
 
     def curvature(self, point: Point) -> Array:
         """Return ``D_j`` at ``point``, which majorises the mean problem for all latents at once, or for each group."""
-        if self.site.objective == "fm":
-            return point.site.information
-        if self.curvature_is_constant and self._last_curvature is not None and self._last_curvature[0] is point.q.sd:
-            return self._last_curvature[1]
-        curvature = self.site.curvature(point.q.sd, point.site.kappa)
-        self._last_curvature = (point.q.sd, curvature)
-        return curvature
+        return self.curvature_at(point.q.sd, point) if point.site.curvature is None else point.site.curvature
+
+    def curvature_at(self, sd: Array, point: Point) -> Array:
+        """Return ``D_j`` at other standard deviations, with the rows' curvature at ``point``."""
+        found, _ = self.site.curvatures(sd, point.site.kappa, curvature=True, exact=False)
+        assert found is not None
+        return found
+
+    def exact_information(self, point: Point) -> Array:
+        """Return ``H_j = sum_i w_ij^2 kappa_i`` at ``point``, the curvature of the exact coordinate update."""
+        found = point.site.exact
+        if found is None:
+            _, found = self.site.curvatures(point.q.sd, point.site.kappa, curvature=False, exact=True)
+            assert found is not None
+        return found
 
     def gradient_norm(self, point: Point) -> Array:
         """Return the relative gradient norm of each observation, (N,), as ``Stopping`` defines it."""
-        precision = self.precision(point)
-        variances = np.sqrt(np.mean((precision * point.q.sd**2 - 1.0) ** 2, axis=-1, dtype=np.float64))
+        precision, variances = self._of_variances(point)
         return np.maximum(_rms(point.gradient, precision), variances)
+
+    def _of_variances(self, point: Point) -> tuple[Array, Array]:
+        """Return the precision of q at its optimum and the norm of the variances.
+
+        Both stay the same once the variances of rows of constant curvature have settled, as accelerated runs have them.
+        """
+        key = (point.q.sd, point.site.information)
+        if self._settled is None or any(old is not new for old, new in zip(self._settled[0], key, strict=True)):
+            precision = self.precision(point)
+            excess = precision * point.q.sd**2 - 1
+            self._settled = (key, (precision, np.sqrt(inner(excess, excess) / self.size)))
+        return self._settled[1]
 
     def gradient_at_prior(self, start: Point, from_prior: bool) -> Array:
         """Return the norm of the gradient at the prior mean, which says what rounding leaves of it later."""
@@ -130,4 +172,4 @@ class Problem:
 
 
 def _rms(gradient: Array, precision: Array) -> Array:
-    return np.sqrt(total(gradient**2 / precision) / gradient.shape[1])
+    return np.sqrt(inner(gradient, gradient / precision) / gradient.shape[1])

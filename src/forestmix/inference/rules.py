@@ -14,8 +14,9 @@ from typing import Protocol
 import numpy as np
 
 from forestmix.arrays import Array
+from forestmix.inference.compiled import by_observations, plain, plain_rows
 from forestmix.inference.problem import Point, Problem
-from forestmix.inference.sweep import SweepOptions, sweep_groups
+from forestmix.inference.sweep import sweeps
 from forestmix.partition import Partition
 from forestmix.posterior import GaussianFactors
 
@@ -31,7 +32,7 @@ def exact(problem: Problem, point: Point) -> tuple[Array, Array]:
     """Return the exact coordinate update, each variable's optimum with the others held."""
     # The site's objective is the ELBO wherever this rule is used, so its information is sum_i w_ij^2 kappa_i.
     precision = problem.precision(point)
-    return precision, settled(precision**-0.5, point.q.sd)
+    return precision, settled(1 / np.sqrt(precision), point.q.sd)
 
 
 def damped(step: float) -> Rule:
@@ -46,7 +47,7 @@ def damped(step: float) -> Rule:
 
 def forest_mixture(problem: Problem, point: Point) -> tuple[Array, Array]:
     """Return the maximiser of the forest mixture surrogate (paper, Theorem 2; design 1.3 for objective "elbo")."""
-    sd = settled(problem.precision(point) ** -0.5, point.q.sd)
+    sd = settled(1 / np.sqrt(problem.precision(point)), point.q.sd)
     return problem.prior_precision + problem.curvature(point), sd
 
 
@@ -66,7 +67,7 @@ def step_all(problem: Problem, point: Point, rule: Rule) -> GaussianFactors:
 def mix(old: GaussianFactors, new: GaussianFactors, share: float | Array) -> GaussianFactors:
     """Return the factors that go the fraction ``share`` of the way, in the means and in the precisions."""
     precision = (1 - share) * old.sd**-2 + share * new.sd**-2
-    return GaussianFactors(old.mean + share * (new.mean - old.mean), precision**-0.5)
+    return GaussianFactors(old.mean + share * (new.mean - old.mean), 1 / np.sqrt(precision))
 
 
 def step_groups(problem: Problem, point: Point, rule: Rule, groups: Partition) -> GaussianFactors:
@@ -78,16 +79,21 @@ def step_groups(problem: Problem, point: Point, rule: Rule, groups: Partition) -
     """
     if not problem.curvature_is_constant:
         surrogate = rule is forest_mixture
-        options = SweepOptions(surrogate, safe=surrogate or bool(np.all(groups.sizes == 1)))
-        return sweep_groups(problem, point, groups, options)
+        safe = surrogate or bool(np.all(groups.sizes == 1))
+        return sweeps(problem).sweep_groups(problem, point, groups, surrogate=surrogate, safe=safe)
     from forestmix import kernels
 
     precision, sd = rule(problem, point)
     mean, error = point.q.mean.copy(), point.site.error.copy()
-    kernels.relax_groups(
-        *problem.site.column_arrays, groups.starts, groups.members,
-        mean, error, np.ascontiguousarray(point.site.kappa), precision, problem.prior_mean, problem.prior_precision,
-    )  # fmt: skip
+    prior = plain(problem.prior_mean), plain(problem.prior_precision)
+
+    def run(part: slice) -> None:
+        kernels.relax_groups(
+            problem.site.column_arrays, groups.starts, groups.members, mean[part], error[part],
+            plain_rows(point.site.kappa, part), plain_rows(precision, part), prior,
+        )  # fmt: skip
+
+    by_observations(problem, run)
     return GaussianFactors(mean, visited_sd(sd, point.q.sd, groups.members))
 
 

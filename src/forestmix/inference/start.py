@@ -23,5 +23,5 @@ def default_start(problem: Any) -> Any:
     start = prior_factors(problem.model, problem.n_observations)
     if problem.curvature_is_constant:
         return start
-    widest = np.max(problem.site.absolute.forward(start.sd))
+    widest = np.max(problem.site.layer.weights.project(None, start.sd, absolute=True).absolute)
     return GaussianFactors(start.mean, start.sd / max(widest, 1))

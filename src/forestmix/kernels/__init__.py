@@ -1,10 +1,16 @@
-"""Compiled passes over arrays (Numba): pure arithmetic on columns of W, compiled at first use and cached.
+"""Compiled passes over arrays (Numba), compiled at first use and cached.
 
-The kernels take W as the three arrays of a canonical CSC matrix and write into arrays made by their caller. They
-assume that their arguments were checked. ``fastmath`` stays off: on index gathers it is slower (design, part 4).
+The kernels are pure arithmetic: they take W as a dense array or as the arrays of a canonical CSC or CSR matrix, write
+into arrays made by their caller, and assume that their arguments were checked. ``fastmath`` is for dense loops only: on
+index gathers it is slower (design, part 4).
 """
 
-from forestmix.kernels.coordinate import relax_blocks, relax_greedy, relax_groups
+from forestmix.kernels.climb import climb_blocks, climb_groups, climb_ones, row_states
+from forestmix.kernels.coordinate import relax_blocks, relax_groups
+from forestmix.kernels.greedy import climb_greedy, relax_greedy
 from forestmix.kernels.groups import group_curvature, group_spread_squared
 
-__all__ = ["group_curvature", "group_spread_squared", "relax_blocks", "relax_greedy", "relax_groups"]
+__all__ = [
+    "climb_blocks", "climb_greedy", "climb_groups", "climb_ones", "group_curvature", "group_spread_squared",
+    "relax_blocks", "relax_greedy", "relax_groups", "row_states",
+]  # fmt: skip

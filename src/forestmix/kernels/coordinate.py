@@ -13,107 +13,124 @@ Batch arrays are (N, m) or (N, n). ``P``, ``kappa`` and the prior's parameters m
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 
 from forestmix.arrays import Array
+from forestmix.kernels.columns import (
+    PANEL,
+    Columns,
+    column,
+    dense_dot,
+    dense_fall,
+    is_dense,
+    keep_together,
+    new_panel,
+)
 
 
-@njit(cache=True, inline="always")
-def _row(array, k):  # type: ignore[no-untyped-def]
+@njit(cache=True, nogil=True)
+def batch_row(array, k):  # type: ignore[no-untyped-def]
     """Return row k of a batch array, or its only row where one serves the whole batch."""
     return array[k if array.shape[0] > 1 else 0]
 
 
 @njit(cache=True, nogil=True)
-def _gradient(j, starts, rows, values, mean, error, prior_mean, prior_precision):  # type: ignore[no-untyped-def]
-    total = -(mean[j] - prior_mean[j]) * prior_precision[j]
-    for p in range(starts[j], starts[j + 1]):
-        total += values[p] * error[rows[p]]
+def _dot(columns, members, position, panel, error):  # type: ignore[no-untyped-def]
+    if is_dense(columns):
+        return dense_dot(column(columns, members, position, panel)[1], error)
+    total, j = error.dtype.type(0), members[position]
+    for p in range(columns.starts[j], columns.starts[j + 1]):
+        total += columns.values[p] * error[columns.rows[p]]
     return total
 
 
 @njit(cache=True, nogil=True)
-def _move(j, change, starts, rows, values, mean, error, kappa):  # type: ignore[no-untyped-def]
-    mean[j] += change
-    for p in range(starts[j], starts[j + 1]):
-        error[rows[p]] -= kappa[rows[p]] * values[p] * change
+def _fall(columns, members, position, panel, change, kappa, error):  # type: ignore[no-untyped-def]
+    if is_dense(columns):
+        dense_fall(column(columns, members, position, panel)[1], change, kappa, error)
+        return
+    j = members[position]
+    for p in range(columns.starts[j], columns.starts[j + 1]):
+        i = columns.rows[p]
+        error[i] -= kappa[i] * columns.values[p] * change
+
+
+@njit(cache=True, nogil=True)
+def _relax(columns, members, low, high, panel, change, mean, error, kappa, precision, prior):  # type: ignore[no-untyped-def]
+    """Update the members at the positions from ``low`` to ``high`` at once."""
+    keep_together(panel, low, high)
+    for position in range(low, high):
+        j = members[position]
+        slope = _dot(columns, members, position, panel, error) - (mean[j] - prior[0][j]) * prior[1][j]
+        change[position - low] = slope / precision[j]
+    for position in range(low, high):
+        mean[members[position]] += change[position - low]
+        _fall(columns, members, position, panel, change[position - low], kappa, error)
+
+
+@njit(cache=True, nogil=True)
+def _stretch(columns, group_starts, first):  # type: ignore[no-untyped-def]
+    """Return where the groups end that a batch goes through together: what a panel holds, or all of a CSC matrix."""
+    last = group_starts.shape[0] - 1
+    if not is_dense(columns):
+        return last
+    g = first + 1
+    while g < last and group_starts[g + 1] - group_starts[first] <= PANEL:
+        g += 1
+    return g
 
 
 @njit(cache=True, nogil=True)
 def relax_groups(
-    starts: Array, rows: Array, values: Array,
-    group_starts: Array, members: Array,
-    mean: Array, error: Array, kappa: Array, precision: Array, prior_mean: Array, prior_precision: Array,
+    columns: Columns, group_starts: Array, members: Array,
+    mean: Array, error: Array, kappa: Array, precision: Array, prior: tuple[Array, Array],
 ) -> None:  # fmt: skip
-    """Update the groups one after another, the members of a group all at once; ``mean`` and ``error`` in place."""
-    change = np.empty(members.shape[0], mean.dtype)
-    for k in range(mean.shape[0]):
-        mu, e, weight, p = mean[k], error[k], _row(kappa, k), _row(precision, k)
-        for g in range(group_starts.shape[0] - 1):
-            for position in range(group_starts[g], group_starts[g + 1]):
-                j = members[position]
-                change[position] = _gradient(j, starts, rows, values, mu, e, prior_mean, prior_precision) / p[j]
-            for position in range(group_starts[g], group_starts[g + 1]):
-                _move(members[position], change[position], starts, rows, values, mu, e, weight)
+    """Update the groups one after another, the members of a group all at once; ``mean`` and ``error`` in place.
+
+    ``prior`` holds the means and the precisions.
+    """
+    panel, change = new_panel(columns), np.empty(members.shape[0], mean.dtype)
+    first, last = 0, group_starts.shape[0] - 1
+    while first < last:
+        end = _stretch(columns, group_starts, first)
+        for k in range(mean.shape[0]):
+            e, weight, p = error[k], batch_row(kappa, k), batch_row(precision, k)
+            for g in range(first, end):
+                low, high = group_starts[g], group_starts[g + 1]
+                _relax(columns, members, low, high, panel, change, mean[k], e, weight, p, prior)
+        first = end
 
 
 @njit(cache=True, nogil=True)
-def relax_greedy(
-    starts: Array, rows: Array, values: Array,
-    row_starts: Array, row_columns: Array, row_values: Array,
-    steps: int, visited: Array, gradient: Array, spread_gain: Array,
-    mean: Array, error: Array, kappa: Array, precision: Array, prior_precision: Array,
-) -> None:  # fmt: skip
-    """Update ``steps`` times the variable whose exact update raises the ELBO most (Gauss-Southwell order).
-
-    The gain of variable j is ``gradient_j^2 / (2 P_j)`` from its mean plus ``spread_gain_j`` from its variance, which
-    is spent at the first visit. ``gradient`` is kept up to date through the rows that the update touched.
-    """
-    for k in range(mean.shape[0]):
-        mu, e, weight, p, slope, seen = (
-            mean[k],
-            error[k],
-            _row(kappa, k),
-            _row(precision, k),
-            gradient[k],
-            visited[k],
-        )
-        gain = _row(spread_gain, k)
-        for _ in range(steps):
-            best, best_gain = 0, -1.0
-            for j in range(mu.shape[0]):
-                candidate = 0.5 * slope[j] * slope[j] / p[j] + (0.0 if seen[j] else gain[j])
-                if candidate > best_gain:
-                    best, best_gain = j, candidate
-            seen[best] = True
-            change = slope[best] / p[best]
-            mu[best] += change
-            slope[best] -= prior_precision[best] * change
-            for a in range(starts[best], starts[best + 1]):
-                i = rows[a]
-                fall = weight[i] * values[a] * change
-                e[i] -= fall
-                for c in range(row_starts[i], row_starts[i + 1]):
-                    slope[row_columns[c]] -= row_values[c] * fall
-
-
-@njit(cache=True, parallel=True)
 def relax_blocks(
-    starts: Array, rows: Array, values: Array,
-    block_starts: Array, members: Array, private: bool,
-    mean: Array, error: Array, kappa: Array, precision: Array, prior_mean: Array, prior_precision: Array,
+    columns: Columns, block_starts: Array, members: Array, which: Array, private: bool,
+    mean: Array, error: Array, kappa: Array, precision: Array, prior: tuple[Array, Array],
 ) -> None:  # fmt: skip
-    """Sweep every block on its own thread, one variable of the block after another.
+    """Sweep the blocks in ``which``, one variable of a block after another; threads take different blocks.
 
     With ``private`` each block works on its own copy of the row errors, so it sees the other blocks as they were at
     the start. Without it all threads read and write the one array with no lock: whatever they find there they use,
     and an update may be lost. The caller computes the errors anew from the means afterwards.
     """
+    panel, change = new_panel(columns), np.empty(1, mean.dtype)
     for k in range(mean.shape[0]):
-        mu, shared, weight, p = mean[k], error[k], _row(kappa, k), _row(precision, k)
-        for b in prange(block_starts.shape[0] - 1):
-            e = shared.copy() if private else shared
-            for position in range(block_starts[b], block_starts[b + 1]):
-                j = members[position]
-                change = _gradient(j, starts, rows, values, mu, e, prior_mean, prior_precision) / p[j]
-                _move(j, change, starts, rows, values, mu, e, weight)
+        mu, weight, p = mean[k], batch_row(kappa, k), batch_row(precision, k)
+        e = error[k].copy() if private else error[k]
+        for b in which:
+            low, high = block_starts[b], block_starts[b + 1]
+            for position in range(low, high):
+                _relax(columns, members, position, position + 1, panel, change, mu, e, weight, p, prior)
+            if private:
+                restore(columns, members, low, high, error[k], e)
+
+
+@njit(cache=True, nogil=True)
+def restore(columns, members, low, high, original, copy):  # type: ignore[no-untyped-def]
+    """Undo in ``copy`` what the columns at the positions from ``low`` to ``high`` did to their rows."""
+    if is_dense(columns):
+        copy[:] = original
+        return
+    for position in range(low, high):
+        j = members[position]
+        for p in range(columns.starts[j], columns.starts[j + 1]):
+            copy[columns.rows[p]] = original[columns.rows[p]]

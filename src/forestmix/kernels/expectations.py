@@ -19,8 +19,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import scipy
 from numba import njit
-from scipy import special
 
 from forestmix.arrays import Array
 
@@ -50,10 +50,10 @@ def _remainder_table() -> Array:
     eta = _STEP * np.arange(-_HALF, _HALF + 1)
     low = -np.abs(eta)
     t = low / _TAU
-    ramp = low * special.ndtr(t) + _TAU * np.exp(-0.5 * t**2) / _ROOT_TWO_PI
+    ramp = low * scipy.special.ndtr(t) + _TAU * np.exp(-0.5 * t**2) / _ROOT_TWO_PI
     value = np.log1p(np.exp(low)) - ramp
-    slope = (special.expit(low) - special.ndtr(t)) * np.where(eta > 0, -1, 1)
-    return np.ascontiguousarray(np.stack([value, slope, special.expit(low) * special.expit(-low)], axis=1))
+    slope = (scipy.special.expit(low) - scipy.special.ndtr(t)) * np.where(eta > 0, -1, 1)
+    return np.ascontiguousarray(np.stack([value, slope, scipy.special.expit(low) * scipy.special.expit(-low)], axis=1))
 
 
 def _series_table() -> Array:

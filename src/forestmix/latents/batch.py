@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Self
 
@@ -37,6 +37,13 @@ class Batch:
         for name in self._names():
             getattr(mine, name)[rows] = getattr(its, name)
         return type(self)(*(getattr(mine, name) for name in self._names()))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """Return the observations of all parts, one after another; each part has a row for each of its own."""
+        widest = max(parts, key=lambda part: sum(getattr(part, name).shape[-1] for name in cls._names()))
+        same = [part.aligned(widest)[0] for part in parts]
+        return cls(*(np.concatenate([getattr(part, name) for part in same]) for name in cls._names()))
 
     def aligned(self, other: Self) -> tuple[Self, Self]:
         """Return both arrays with fields of like width; only tables of probabilities differ."""

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 import scipy
 
-from forestmix.arrays import Array, total
+from forestmix.arrays import Array, inner, total
 from forestmix.families import Gaussian
 from forestmix.latents.base import Factors
 
@@ -42,8 +42,16 @@ class GaussianFactors(Factors):
     def divergence(self, prior: Any) -> Array:
         """Return ``KL(q || p)`` of each observation, (N,).
 
-        ``KL_j = (mean_j - m0_j)^2 / (2 s0_j^2) + (v - 1 - log v) / 2`` with ``v = sd_j^2 / s0_j^2``. Where ``s0_j`` is
-        infinite, for a latent whose prior is among the rows (``flat.py``), it is minus the entropy of ``q_j``.
+        ``KL_j = (mean_j - m0_j)^2 / (2 s0_j^2) + (v - 1 - log v) / 2`` with ``v = sd_j^2 / s0_j^2``.
+        """
+        scaled = (self.mean - prior.bias) / prior.family.sd
+        return 0.5 * inner(scaled, scaled) + self.spread_divergence(prior)
+
+    def spread_divergence(self, prior: Any) -> Array:
+        """Return the part of it that comes from the standard deviations, (N or 1,).
+
+        Where ``s0_j`` is infinite, for a latent whose prior is among the rows (``flat.py``), it is minus the entropy of
+        ``q_j``.
         """
         scale = prior.family.sd
         ratio = (self.sd / scale) ** 2
@@ -52,7 +60,7 @@ class GaussianFactors(Factors):
             spread = np.where(flat, -_LOG_TWO_PI_E - 2 * np.log(self.sd), ratio - 1 - np.log(np.where(flat, 1, ratio)))
         else:
             spread = ratio - 1 - np.log(ratio)
-        return 0.5 * (total(((self.mean - prior.bias) / scale) ** 2) + total(spread))
+        return 0.5 * total(spread)
 
     def quantile(self, p: Array) -> Array:
         """Return ``mean + sd Phi^-1(p)``."""

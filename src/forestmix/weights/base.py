@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy import sparse
 
 from forestmix.arrays import Array
 from forestmix.errors import ArgumentError
+
+
+class Projection(NamedTuple):
+    """Products with W, with |W| and with W∘W; ``None`` where one was not asked for."""
+
+    linear: Any
+    absolute: Any
+    squared: Any
 
 
 class Weights(ABC):
@@ -44,6 +52,32 @@ class Weights(ABC):
         batch, lead = self._as_batch("r", r, self.shape[0])
         return self._adjoint(batch).reshape(*lead, self.shape[1])
 
+    def project(
+        self, mean: Array | None, sd: Array | None = None, *, absolute: bool = False, squared: bool = False
+    ) -> Projection:
+        """Return ``W mean``, and of ``|W| sd`` and ``(W∘W) sd^2`` what is asked for.
+
+        Args:
+            mean: (N, m), or ``None``.
+            sd: (N, m), or (1, m) if shared; needed for the last two.
+            absolute: whether to return ``|W| sd``.
+            squared: whether to return ``(W∘W) sd^2``.
+
+        """
+        return Projection(
+            None if mean is None else self.forward(mean),
+            abs(self).forward(sd) if absolute and sd is not None else None,
+            self.square().forward(sd**2) if squared and sd is not None else None,
+        )
+
+    def collect(self, error: Array | None, absolute: Array | None = None, squared: Array | None = None) -> Projection:
+        """Return ``W^T error``, ``|W|^T absolute`` and ``(W∘W)^T squared``, of (N or 1, n) each that is given."""
+        return Projection(
+            None if error is None else self.adjoint(error),
+            None if absolute is None else abs(self).adjoint(absolute),
+            None if squared is None else self.square().adjoint(squared),
+        )
+
     @abstractmethod
     def _forward(self, batch: Array) -> Array:
         """Return W y for each row y of ``batch``: (N, m) -> (N, n)."""
@@ -64,7 +98,7 @@ class Weights(ABC):
     def support(self) -> Weights:
         """Return the weights that are 1 where w_ij is not zero, and 0 elsewhere."""
 
-    def columns(self, indices: ArrayLike | None = None) -> sparse.csc_array:
+    def columns(self, indices: ArrayLike | None = None) -> scipy.sparse.csc_array:
         """Return the columns ``indices`` (all if None) as an (n, len(indices)) sparse array.
 
         It is canonical: sorted, without duplicates, without stored zeros. It may share memory with the
@@ -72,16 +106,16 @@ class Weights(ABC):
         """
         return self._columns(None if indices is None else _as_indices("columns", indices, self.shape[1]))
 
-    def rows(self, indices: ArrayLike | None = None) -> sparse.csr_array:
+    def rows(self, indices: ArrayLike | None = None) -> scipy.sparse.csr_array:
         """Return the rows ``indices`` (all if None) as a (len(indices), m) sparse array, like ``columns``."""
         return self._rows(None if indices is None else _as_indices("rows", indices, self.shape[0]))
 
     @abstractmethod
-    def _columns(self, indices: Array | None) -> sparse.csc_array:
+    def _columns(self, indices: Array | None) -> scipy.sparse.csc_array:
         """Return the columns at integers within range, or all."""
 
     @abstractmethod
-    def _rows(self, indices: Array | None) -> sparse.csr_array:
+    def _rows(self, indices: Array | None) -> scipy.sparse.csr_array:
         """Return the rows at integers within range, or all."""
 
     def toarray(self) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from scipy import sparse
+import scipy
 
 from forestmix.weights.base import Weights
 from forestmix.weights.dense import DenseWeights
@@ -19,6 +19,6 @@ def as_weights(W: Any) -> Weights:
     """
     if isinstance(W, Weights):
         return W
-    if sparse.issparse(W):
+    if scipy.sparse.issparse(W):
         return SparseWeights(W)
     return DenseWeights(W)

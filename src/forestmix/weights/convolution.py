@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from copy import copy
-from typing import Any, NamedTuple
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy import sparse
 
 from forestmix.arrays import Array, working_dtype
 from forestmix.errors import ArgumentError
-from forestmix.weights.base import Weights
+from forestmix.weights.base import Projection, Weights
 from forestmix.weights.checks import check_counts, not_finite, positive_integers
 from forestmix.weights.geometry import Axis, place
+from forestmix.weights.kernel_rows import KernelRows
 
-CHUNK_BYTES = 2**23  # of intermediate results, so that a large batch does not multiply them
+if TYPE_CHECKING:  # kernels are imported where they are used: Numba takes a second to load
+    from forestmix.kernels.convolution import Taps
 
-
-class KernelRow(NamedTuple):
-    """One row of every kernel, without the entries at which all kernels are zero.
-
-    Attributes:
-        row: the index of the row in a kernel.
-        entries: the T indices within the row that are not zero everywhere.
-        matrix: (T C, K), for the product over kernels, or transposed over entries and channels.
-    """
-
-    row: int
-    entries: list[int]
-    matrix: Array
+#: With more channels and more kernels than this, matrix products are faster than sums over taps, up to 3 times: BLAS
+#: uses what it reads for all kernels. At this many the two are level; with 16 of either, sums are 1.1 times faster,
+#: with 1 channel 3 to 30 times, whatever the batch (one thread each).
+FEW = 32
 
 
 class Convolution(Weights):
@@ -41,7 +35,8 @@ class Convolution(Weights):
     convolutional network with zero padding computes. Rows are ordered (channel, row, column), columns
     (kernel, row, column).
 
-    Products are one matrix product for each row of the kernels, O(K C kh kw H W) in all.
+    Products are compiled sums over the entries of the kernels or, with many channels and kernels, one matrix
+    product for each row of the kernels; O(K C kh kw H W) either way.
 
     Args:
         kernels: (K, C, kh, kw), as the first layer of a network stores them; (K, kh, kw) is for one channel,
@@ -67,66 +62,84 @@ class Convolution(Weights):
         # Python ints do not overflow, so these are right whatever the sizes.
         n = self.image_shape[0] * self.image_shape[1] * self.image_shape[2]
         m = self.latent_shape[0] * self.latent_shape[1] * self.latent_shape[2]
-        self._nnz = _count_entries(self.kernels, self._vertical, self._horizontal)
+        self._derive()
         check_counts("Convolution", rows=n, columns=m, entries=self._nnz)
         super().__init__((n, m), self.kernels.dtype)
-        self._kernel_rows = list(_split_rows(self.kernels))
+
+    def _derive(self) -> None:
+        """Set what follows from the kernels."""
+        self._nnz = _count_entries(self.kernels, self._vertical, self._horizontal)
+        self._by_rows = KernelRows(self.kernels, self._vertical, self._horizontal)
+        self._taps: dict[bool, Taps] = {}  # for W and for W^T, each made when it is first used
 
     @property
     def nnz(self) -> int:
         """The number of entries that are not zero."""
         return self._nnz
 
+    @property
+    def _has_few(self) -> bool:
+        """Whether sums over taps are faster than matrix products."""
+        return min(self.kernels.shape[:2]) <= FEW
+
+    def project(
+        self, mean: Array | None, sd: Array | None = None, *, absolute: bool = False, squared: bool = False
+    ) -> Projection:
+        """Return ``W mean``, and of ``|W| sd`` and ``(W∘W) sd^2`` what is asked for."""
+        if not self._has_few:
+            return super().project(mean, sd, absolute=absolute, squared=squared)
+        variance = np.square(sd) if squared and sd is not None else None
+        return self._gather(True, mean, sd if absolute else None, variance)
+
+    def collect(self, error: Array | None, absolute: Array | None = None, squared: Array | None = None) -> Projection:
+        """Return ``W^T error``, ``|W|^T absolute`` and ``(W∘W)^T squared``, of those that are not ``None``."""
+        if not self._has_few:
+            return super().collect(error, absolute, squared)
+        return self._gather(False, error, absolute, squared)
+
+    def _gather(self, forward: bool, *parts: Array | None) -> Projection:
+        """Return the products of W (or W^T), |W| and W∘W with three batches, on threads that share no sum."""
+        from forestmix.kernels import convolution, threaded
+
+        taps, shapes = self._taps_for(forward), (self.latent_shape, self.image_shape)
+        source, target = shapes if forward else shapes[::-1]
+        given = tuple(self._as_images(part, source) for part in parts)
+        results = tuple(np.empty((len(images), *target), self.dtype) for images in given)
+        items = sum(map(len, given))
+        count = threaded.threads(items * taps.offsets.size * target[1] * target[2] // convolution.CHEAP)
+        cuts = threaded.even_cuts(items * taps.bands * taps.groups, count).tolist()
+        threaded.run_all(
+            [partial(convolution.gather, first, last, taps, given, results) for first, last in pairwise(cuts)]
+        )
+        size = self.shape[0 if forward else 1]
+        pairs = zip(parts, results, strict=True)
+        return Projection(*(None if part is None else result.reshape(len(part), size) for part, result in pairs))
+
+    def _as_images(self, part: Array | None, shape: tuple[int, int, int]) -> Array:
+        """Return a batch as the kernel takes it: (N, channels, rows, columns), with N = 0 for ``None``."""
+        if part is None:
+            return np.empty((0, *shape), self.dtype)
+        # Writeable, or Numba would compile the kernel anew for arrays that are not.
+        return np.require(part, self.dtype, ["C", "A", "W"]).reshape(len(part), *shape)
+
+    def _taps_for(self, forward: bool) -> Taps:
+        """Return the kernels as taps, for W or for W^T."""
+        from forestmix.kernels.convolution import make_taps
+
+        if forward not in self._taps:
+            shifts = (self._vertical.shift, self._horizontal.shift)
+            self._taps[forward] = (
+                make_taps(self._turned_kernels, self.image_shape[1:], self._turned_shifts)
+                if forward
+                else make_taps(self.kernels, self.latent_shape[1:], shifts)
+            )
+        return self._taps[forward]
+
     def _forward(self, batch: Array) -> Array:
-        result = np.zeros((len(batch), *self.image_shape), dtype=self.dtype)
-        kernels, height, width = self.latent_shape
-        latents = batch.reshape(len(batch), kernels, height * width)
-        for chunk in self._chunks(len(batch)):
-            for part in self._kernel_rows:
-                self._add_row(part, latents[chunk], result[chunk])
-        return result.reshape(len(batch), self.shape[0])
+        return self._gather(True, batch, None, None).linear if self._has_few else self._by_rows.forward(batch)
 
     def _adjoint(self, batch: Array) -> Array:
-        kernels, height, width = self.latent_shape
-        result = np.zeros((len(batch), kernels, height * width), dtype=self.dtype)
-        images = batch.reshape(len(batch), *self.image_shape)
-        for chunk in self._chunks(len(batch)):
-            for part in self._kernel_rows:
-                self._correlate_row(part, images[chunk], result[chunk])
-        return result.reshape(len(batch), self.shape[1])
-
-    def _add_row(self, part: KernelRow, latents: Array, images: Array) -> None:
-        """Add to ``images`` what one row of every kernel puts there."""
-        positions, pixels = self._vertical.landing(part.row)
-        width = self.latent_shape[2]
-        # Whole rows of positions are neighbours in memory: BLAS reads this slice in place.
-        used = latents[:, :, positions.start * width : positions.stop * width]
-        products = (part.matrix @ used).reshape(
-            len(latents), len(part.entries), self.image_shape[0], positions.stop - positions.start, width
-        )
-        for number, entry in enumerate(part.entries):
-            across, columns = self._horizontal.landing(entry)
-            images[:, :, pixels, columns] += products[:, number, :, :, across]
-
-    def _correlate_row(self, part: KernelRow, images: Array, latents: Array) -> None:
-        """Add to ``latents`` the products of one row of every kernel with the pixels under it."""
-        positions, pixels = self._vertical.landing(part.row)
-        height, width = positions.stop - positions.start, self.latent_shape[2]
-        shape = (len(images), len(part.entries), self.image_shape[0], height, width)
-        gathered = np.zeros(shape, dtype=self.dtype)
-        for number, entry in enumerate(part.entries):
-            across, columns = self._horizontal.landing(entry)
-            gathered[:, number, :, :, across] = images[:, :, pixels, columns]
-        flat = gathered.reshape(len(images), len(part.matrix), height * width)
-        latents[:, :, positions.start * width : positions.stop * width] += part.matrix.T @ flat
-
-    def _chunks(self, batch_size: int) -> Iterator[slice]:
-        """Yield slices of the batch for which the intermediate results take about ``CHUNK_BYTES``."""
-        widest = max((len(part.matrix) for part in self._kernel_rows), default=1)
-        one = self.dtype.itemsize * self.latent_shape[1] * self.latent_shape[2] * max(widest, len(self.kernels))
-        step = max(1, CHUNK_BYTES // one)
-        for start in range(0, batch_size, step):
-            yield slice(start, start + step)
+        return self._gather(False, batch, None, None).linear if self._has_few else self._by_rows.adjoint(batch)
 
     def __abs__(self) -> Convolution:
         return self._with_kernels(np.abs(self.kernels))
@@ -147,22 +160,28 @@ class Convolution(Weights):
         chosen = copy(self)
         chosen.kernels = kernels
         chosen.kernels.flags.writeable = False
-        chosen._nnz = _count_entries(kernels, self._vertical, self._horizontal)
-        chosen._kernel_rows = list(_split_rows(kernels))
+        chosen._derive()
         return chosen
 
-    def _columns(self, indices: Array | None) -> sparse.csc_array:
+    # Pixel p + shift + a is under entry a of position p. Seen from the pixel, the positions are a window
+    # too: that of the kernels turned around, with the roles of kernels and channels exchanged.
+    @property
+    def _turned_kernels(self) -> Array:
+        return self.kernels.transpose(1, 0, 2, 3)[:, :, ::-1, ::-1]
+
+    @property
+    def _turned_shifts(self) -> tuple[int, int]:
+        return _turned_shift(self._vertical), _turned_shift(self._horizontal)
+
+    def _columns(self, indices: Array | None) -> scipy.sparse.csc_array:
         shifts = (self._vertical.shift, self._horizontal.shift)
         parts = _stamp(self.kernels, self.latent_shape, self.image_shape, shifts, indices)
-        return sparse.csc_array(parts, shape=(self.shape[0], len(parts[2]) - 1))
+        return scipy.sparse.csc_array(parts, shape=(self.shape[0], len(parts[2]) - 1))
 
-    def _rows(self, indices: Array | None) -> sparse.csr_array:
-        # Pixel p + shift + a is under entry a of position p. Seen from the pixel, the positions are a window
-        # too: that of the kernels turned around, with the roles of kernels and channels exchanged.
-        turned = self.kernels.transpose(1, 0, 2, 3)[:, :, ::-1, ::-1]
-        shifts = (_turned_shift(self._vertical), _turned_shift(self._horizontal))
+    def _rows(self, indices: Array | None) -> scipy.sparse.csr_array:
+        turned, shifts = self._turned_kernels, self._turned_shifts
         parts = _stamp(turned, self.image_shape, self.latent_shape, shifts, indices)
-        return sparse.csr_array(parts, shape=(len(parts[2]) - 1, self.shape[1]))
+        return scipy.sparse.csr_array(parts, shape=(len(parts[2]) - 1, self.shape[1]))
 
 
 def _stamp(
@@ -200,16 +219,6 @@ def _stamp(
 def _turned_shift(axis: Axis) -> int:
     """Return the shift of the window of positions whose entries lie on one pixel."""
     return -(axis.shift + axis.window - 1)
-
-
-def _split_rows(kernels: Array) -> Iterator[KernelRow]:
-    """Yield the rows of the kernels that are not zero everywhere."""
-    for row in range(kernels.shape[2]):
-        entries = np.flatnonzero(kernels[:, :, row].any(axis=(0, 1)))
-        if len(entries):
-            # (K, C, T) -> (T, C, K) -> (T C, K)
-            matrix = kernels[:, :, row, entries].T.reshape(-1, len(kernels))
-            yield KernelRow(row, entries.tolist(), np.ascontiguousarray(matrix))
 
 
 def _count_entries(kernels: Array, vertical: Axis, horizontal: Axis) -> int:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy import sparse
 
 from forestmix.arrays import Array, working_dtype
 from forestmix.errors import ArgumentError
@@ -54,11 +54,11 @@ class DenseWeights(Weights):
         """Return the weights that are 1 where w_ij is not zero, and 0 elsewhere."""
         return MappedDenseWeights(self, (_indicator,))
 
-    def _columns(self, indices: Array | None) -> sparse.csc_array:
-        return sparse.csc_array(self.array if indices is None else self.array[:, indices])
+    def _columns(self, indices: Array | None) -> scipy.sparse.csc_array:
+        return scipy.sparse.csc_array(self.array if indices is None else self.array[:, indices])
 
-    def _rows(self, indices: Array | None) -> sparse.csr_array:
-        return sparse.csr_array(self.array if indices is None else self.array[indices])
+    def _rows(self, indices: Array | None) -> scipy.sparse.csr_array:
+        return scipy.sparse.csr_array(self.array if indices is None else self.array[indices])
 
     def toarray(self) -> Array:
         """Return W as a new dense array."""
@@ -126,13 +126,13 @@ class MappedDenseWeights(Weights):
         """Return the weights that are 1 where f(w_ij) is not zero, and 0 elsewhere."""
         return MappedDenseWeights(self._weights, (*self._maps, _indicator))
 
-    def _columns(self, indices: Array | None) -> sparse.csc_array:
+    def _columns(self, indices: Array | None) -> scipy.sparse.csc_array:
         columns = self._weights.columns(indices)
         columns.data = self._mapped(columns.data)
         columns.eliminate_zeros()
         return columns
 
-    def _rows(self, indices: Array | None) -> sparse.csr_array:
+    def _rows(self, indices: Array | None) -> scipy.sparse.csr_array:
         rows = self._weights.rows(indices)
         rows.data = self._mapped(rows.data)
         rows.eliminate_zeros()

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from scipy import sparse
+import scipy
 
 from forestmix.arrays import Array, working_dtype
 from forestmix.errors import ArgumentError
-from forestmix.weights.base import Weights
+from forestmix.weights.base import Projection, Weights
 from forestmix.weights.checks import check_matrix_shape, not_finite
 
 
@@ -19,7 +20,7 @@ class SparseWeights(Weights):
 
     Duplicate entries are summed and stored zeros dropped. The matrix given is never changed; if it is CSR,
     canonical, and of float32 or float64, its arrays are shared and not copied: whoever changes them later
-    changes the weights. abs(W) and W.square() share the index arrays of W and are made once.
+    changes the weights. abs(W) and W.square() share the index arrays of W.
 
     Attributes:
         matrix: W itself, a canonical csr_array.
@@ -43,25 +44,69 @@ class SparseWeights(Weights):
         return _product(self.matrix.T, batch)
 
     def __abs__(self) -> SparseWeights:
-        return self._absolute
+        entries = self.matrix.data
+        # Windows, for one, have no negative entry: then |W| costs no memory at all.
+        return self._with_entries(entries if np.all(entries > 0) else np.abs(entries))
 
     def square(self) -> SparseWeights:
         """Return the weights w_ij^2."""
-        return self._square
+        return self._with_entries(np.square(self.matrix.data))
 
     def support(self) -> SparseWeights:
         """Return the weights that are 1 where w_ij is not zero, and 0 elsewhere."""
         return self._with_entries(np.ones_like(self.matrix.data))
 
-    @cached_property
-    def _absolute(self) -> SparseWeights:
-        entries = self.matrix.data
-        # Windows, for one, have no negative entry: then |W| costs no memory at all.
-        return self._with_entries(entries if np.all(entries > 0) else np.abs(entries))
+    def project(
+        self, mean: Array | None, sd: Array | None = None, *, absolute: bool = False, squared: bool = False
+    ) -> Projection:
+        """Return the products in one pass over the entries, with no copy of them."""
+        if mean is None and not absolute and not squared:
+            return Projection(None, None, None)
+        from forestmix.kernels import csr, threaded
 
-    @cached_property
-    def _square(self) -> SparseWeights:
-        return self._with_entries(np.square(self.matrix.data))
+        (n, m), wanted = self.shape, (mean is not None, absolute, squared)
+        factors = [
+            np.empty((m, 0), self.dtype) if part is None else self._observations_last(part) for part in (mean, sd)
+        ]
+        counts = (factors[0].shape[1], factors[1].shape[1], factors[1].shape[1])
+        out = [np.zeros((n, count if want else 0), self.dtype) for want, count in zip(wanted, counts, strict=True)]
+        cuts = self.row_cuts(threaded.threads(self.nnz * max(counts)))
+        arguments: tuple[Any, ...] = (*self.csr_arrays(), *factors, *wanted, *out)
+        threaded.run_all([partial(csr.project_rows, *bounds, *arguments) for bounds in pairwise(cuts)])
+        return Projection(*(part.T.copy() if want else None for part, want in zip(out, wanted, strict=True)))
+
+    def collect(self, error: Array | None, absolute: Array | None = None, squared: Array | None = None) -> Projection:
+        """Return the products in one pass over the entries, with no copy of them."""
+        given = (error, absolute, squared)
+        if all(part is None for part in given):
+            return Projection(None, None, None)
+        from forestmix.kernels import csr, threaded
+
+        n, m = self.shape
+        factors = [np.empty((n, 0), self.dtype) if part is None else self._observations_last(part) for part in given]
+        out = [np.zeros((m, part.shape[1]), self.dtype) for part in factors]
+        most = max(part.shape[1] for part in factors)
+        count = min(most, threaded.threads(self.nnz * most))
+        cuts = np.stack([threaded.even_cuts(part.shape[1], count) for part in factors])
+        arguments = (*self.csr_arrays(), *factors, *out)
+        ranges = [np.ascontiguousarray(cuts[:, t : t + 2]) for t in range(count)]
+        threaded.run_all([partial(csr.collect_observations, bounds, *arguments) for bounds in ranges])
+        pairs = zip(given, out, strict=True)
+        return Projection(*(None if part is None else total.T.copy() for part, total in pairs))
+
+    def csr_arrays(self) -> tuple[Array, Array, Array]:
+        """Return the three arrays of W by rows, as the kernels take them."""
+        return self.matrix.indptr, self.matrix.indices, self.matrix.data
+
+    def row_cuts(self, count: int) -> Array:
+        """Return rows at which to cut W into ``count`` ranges with about as many entries each."""
+        entries = self.nnz * np.arange(1, count) // count
+        inner = np.searchsorted(self.matrix.indptr, entries)
+        return np.concatenate([[0], inner, [self.shape[0]]]).astype(np.int64)
+
+    def _observations_last(self, batch: Array) -> Array:
+        """Return a batch with one observation in each column."""
+        return np.ascontiguousarray(np.asarray(batch, self.dtype).T)
 
     def _with_entries(self, entries: Array) -> SparseWeights:
         """Return the weights that have ``entries`` where W has its own.
@@ -70,18 +115,19 @@ class SparseWeights(Weights):
         """
         matrix = self.matrix
         weights = SparseWeights.__new__(SparseWeights)
-        weights.matrix = _as_canonical(sparse.csr_array((entries, matrix.indices, matrix.indptr), shape=matrix.shape))
+        parts = (entries, matrix.indices, matrix.indptr)
+        weights.matrix = _as_canonical(scipy.sparse.csr_array(parts, shape=matrix.shape))
         Weights.__init__(weights, self.shape, self.dtype)
         return weights
 
-    def _columns(self, indices: Array | None) -> sparse.csc_array:
+    def _columns(self, indices: Array | None) -> scipy.sparse.csc_array:
         return self._by_column if indices is None else _settled(self._by_column[:, indices])
 
-    def _rows(self, indices: Array | None) -> sparse.csr_array:
+    def _rows(self, indices: Array | None) -> scipy.sparse.csr_array:
         return self.matrix if indices is None else _settled(self.matrix[indices])
 
     @cached_property
-    def _by_column(self) -> sparse.csc_array:
+    def _by_column(self) -> scipy.sparse.csc_array:
         # Kept, for coordinate methods ask for one column after another.
         return _settled(self.matrix.tocsc())
 
@@ -93,9 +139,9 @@ def _product(matrix: Any, batch: Array) -> Array:
     return np.ascontiguousarray((matrix @ batch.T).T)
 
 
-def _as_canonical(given: Any) -> sparse.csr_array:
+def _as_canonical(given: Any) -> scipy.sparse.csr_array:
     """Return ``given`` as a canonical CSR array of float32 or float64, sharing memory if it can."""
-    if not sparse.issparse(given):
+    if not scipy.sparse.issparse(given):
         raise ArgumentError(f"W must be a scipy.sparse array or matrix; got {type(given).__name__}.")
     source: Any = given  # the stubs narrow it to a class without a shape
     dtype = working_dtype("W", source.dtype)
@@ -103,7 +149,7 @@ def _as_canonical(given: Any) -> sparse.csr_array:
     # The dtype comes first: the sum of duplicates could overflow in a small integer type.
     converted = source.astype(dtype, copy=False).tocsr()
     # A new array on the same memory: looking for duplicates writes flags into the object that is asked.
-    matrix = sparse.csr_array((converted.data, converted.indices, converted.indptr), shape=converted.shape)
+    matrix = scipy.sparse.csr_array((converted.data, converted.indices, converted.indptr), shape=converted.shape)
     if not matrix.has_canonical_format or not np.all(matrix.data):
         matrix = matrix.copy()
         matrix.sum_duplicates()
@@ -111,7 +157,7 @@ def _as_canonical(given: Any) -> sparse.csr_array:
     return matrix
 
 
-def _check_finite(matrix: sparse.csr_array) -> None:
+def _check_finite(matrix: scipy.sparse.csr_array) -> None:
     """Raise if a stored entry is not finite, naming the first in C order and their number."""
     wrong = np.flatnonzero(~np.isfinite(matrix.data))
     if len(wrong):

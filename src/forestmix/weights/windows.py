@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import DTypeLike
-from scipy import sparse
 
 from forestmix.weights.checks import check_counts, floating_dtype, positive_integer, positive_integers
 from forestmix.weights.convolution import Convolution
@@ -18,7 +18,7 @@ def windows(
     size: int | tuple[int, int],
     placement: str = "overlapping",
     dtype: DTypeLike = np.float64,
-) -> sparse.csr_array:
+) -> scipy.sparse.csr_array:
     """Return W with w_ij = 1 if pixel i lies in window j, and 0 elsewhere.
 
     Args:

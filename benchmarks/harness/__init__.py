@@ -1,0 +1,1 @@
+"""How things are measured and written down; it knows no contender and no section."""

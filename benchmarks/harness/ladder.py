@@ -1,0 +1,79 @@
+"""The least effort that is enough: the accuracy gate that every contender passes before its time counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from benchmarks.harness.worker import OutOfTimeError
+
+Setting = TypeVar("Setting")
+
+
+@dataclass(frozen=True)
+class Attempt(Generic[Setting]):
+    """One run of a contender: its setting, the relative gap it came to, and the seconds it took."""
+
+    setting: Setting
+    gap: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Outcome(Generic[Setting]):
+    """What a search found: the loosest attempt that reached the target, or else the closest one.
+
+    ``first_seconds`` is the time of the first run; ``used`` that of the others, with the limit for one cut short.
+    """
+
+    reached: bool
+    best: Attempt[Setting] | None
+    first_seconds: float | None
+    used: float
+
+    def verdict(self, target: float) -> str:
+        """Return the accuracy in words for a table."""
+        if self.reached and self.best is not None:
+            return f"{max(self.best.gap, 0):.0e}"
+        if self.best is None:
+            return f"not reached: no answer in {self.used:.0f} s"
+        return f"not reached: {self.best.gap:.0e} in {self.best.seconds:.1f} s (target {target:.0e})"
+
+
+def loosest(
+    ladder: Sequence[Setting], attempt: Callable[[Setting], tuple[float, float]], target: float, budget: float
+) -> Outcome[Setting]:
+    """Bisect a ladder of settings, loosest first, for the first that comes within ``target``.
+
+    Args:
+        ladder: settings, each at least as accurate and as slow as those before it.
+        attempt: runs a setting and returns its gap and seconds; may raise ``OutOfTimeError``.
+        target: the relative gap to reach.
+        budget: seconds after which no further run is begun.
+
+    """
+    low, high = 0, len(ladder)
+    tried: list[Attempt[Setting]] = []
+    first, used = None, 0.0
+    while low < high and used < budget:
+        middle = (low + high) // 2
+        try:
+            gap, seconds = attempt(ladder[middle])
+        except OutOfTimeError:
+            used, high = budget, middle
+            continue
+        if first is None:
+            first = seconds  # it may be mostly compilation, so it does not count against the budget
+        else:
+            used += seconds
+        tried.append(Attempt(ladder[middle], gap, seconds))
+        if gap <= target:
+            high = middle
+        else:
+            low = middle + 1
+    enough = [trial for trial in tried if trial.gap <= target]
+    if enough:
+        # Later attempts that were enough are looser, by the way a bisection goes.
+        return Outcome(True, enough[-1], first, used)
+    return Outcome(False, min(tried, key=lambda trial: trial.gap, default=None), first, used)

@@ -1,0 +1,100 @@
+"""docs/benchmarks.md, written from the stored results alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from textwrap import fill
+
+from benchmarks.harness.results import Results, Section, Table, Target
+
+INTRODUCTION = """\
+# Benchmarks
+
+Written by `make bench`; do not edit. Contenders take turns in one run on the same machine, with all cores for whoever's
+turn it is, so ratios mean something even where times do not. Libraries that are compared have a process each. Where a
+section states an accuracy, answers are checked to have reached it by NumPy code of its own before times count. Times
+are medians; ratios are medians of the ratios within a round, with their range in brackets. "First call" is a
+contender's first run in a fresh process, imports done, compilation included.
+"""
+
+RERUN = """\
+## Run it again
+
+```bash
+make bench                                  # everything; each section says how long it took
+.venv/bin/python -m benchmarks --size small # a smoke run: tiny sizes, first calls not from empty caches
+.venv/bin/python -m benchmarks elbo startup # some sections; the others stay on this page as they are
+.venv/bin/python -m benchmarks --size large # full sizes and more repeats
+.venv/bin/python -m benchmarks --render docs/benchmarks.json  # write this page again from stored numbers
+```
+
+`windows`, `passes`, `expectations` and `nuts` print tables of their own and are run by name; `nuts` is slow.
+None of the four is part of `make bench`.
+"""
+
+
+def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table; a bar inside a cell is escaped."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def wrap(text: str) -> str:
+    """Return a paragraph in lines of the repository's width."""
+    return fill(text, 118, break_long_words=False, break_on_hyphens=False)
+
+
+def write_page(results: Results, order: Sequence[str], path: Path, figures: dict[str, str]) -> None:
+    """Write the page.
+
+    Args:
+        results: all that is known.
+        order: names of sections in the order of the page; others follow.
+        path: the file to write.
+        figures: file names of the plots, with the text that stands in for each.
+
+    """
+    names = [name for name in order if name in results.sections]
+    names += [name for name in results.sections if name not in order]
+    sections = [results.sections[name] for name in names]
+    parts = [INTRODUCTION, _machine(results), _targets(sections)]
+    parts += [f"![{text}]({file})\n" for file, text in figures.items()]
+    parts += [_section(section) for section in sections]
+    parts.append(RERUN)
+    path.write_text("\n".join(parts), "utf-8")
+
+
+def verdict(section: Section, target: Target) -> str:
+    """Return whether a target was met; a smoke run, whose sizes are tiny, cannot tell."""
+    return "smoke run" if section.size == "small" else target.verdict
+
+
+def _machine(results: Results) -> str:
+    return markdown_table(("machine", ""), results.facts.items()) + "\n"
+
+
+def _targets(sections: Sequence[Section]) -> str:
+    """Return the table of all targets, met or not."""
+    rows = [
+        (section.name, target.claim, target.target, target.measured, verdict(section, target))
+        for section in sections
+        for target in section.targets
+    ]
+    if not rows:
+        return ""
+    met = sum(row[-1] == "met" for row in rows)
+    head = f"## Targets\n\n{met} of {len(rows)} met.\n\n"
+    return head + markdown_table(("section", "claim", "target", "measured", ""), rows) + "\n"
+
+
+def _section(section: Section) -> str:
+    parts = [f"## {section.title}\n", *(f"{wrap(note)}\n" for note in section.notes)]
+    parts += [_table(table) for table in section.tables]
+    parts.append(f"`{section.name}`, size {section.size}, {section.date}; {section.seconds:.0f} s in all.\n")
+    return "\n".join(parts)
+
+
+def _table(table: Table) -> str:
+    title = f"**{table.title}**\n\n" if table.title else ""
+    return title + markdown_table(table.columns, table.rows) + "\n"

@@ -1,0 +1,188 @@
+"""The posterior mean of Gaussian models, a ridge regression, beside the solvers that people use for it."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from benchmarks.contenders.linear import LARGEST_DIRECT
+from benchmarks.harness.ladder import Outcome, loosest
+from benchmarks.harness.results import Section, Table, Target
+from benchmarks.harness.rounds import Rounds, ratios, seconds_text, take_turns, times
+from benchmarks.harness.worker import ContenderError, Reply, workers
+from benchmarks.problems.gaussian import gaussian_problems
+from benchmarks.problems.judge import RidgeJudge
+from benchmarks.problems.store import Problem, save
+
+TARGET_GAP = 1e-8
+#: Tolerances in half decades, from the loosest.
+LADDER = tuple(10 ** (-half / 2) for half in range(3, 28))
+#: size: rounds, seconds a run may take
+EFFORT = {"small": (3, 3.0), "default": (5, 12.0), "large": (9, 60.0)}
+
+SOLVERS = "SciPy and scikit-learn"
+PROCESSES = {
+    "forestmix": ("benchmarks.contenders.ours:Forestmix", {}),
+    "forestmix CAVI": ("benchmarks.contenders.ours:Forestmix", {"algorithm": "cavi"}),
+    SOLVERS: ("benchmarks.contenders.linear:RidgeSolvers", {}),
+}
+#: Each contender's process, and what its runs are given beside the tolerance.
+CONTENDERS = {
+    "forestmix": ("forestmix", {}),
+    "SciPy lsmr": (SOLVERS, {"solver": "lsmr"}),
+    "SciPy cg": (SOLVERS, {"solver": "cg"}),
+    "SciPy cg, Jacobi": (SOLVERS, {"solver": "cg:jacobi"}),
+    "Ridge lsqr": (SOLVERS, {"solver": "ridge:lsqr"}),
+    "Ridge sparse_cg": (SOLVERS, {"solver": "ridge:sparse_cg"}),
+    "Ridge sag": (SOLVERS, {"solver": "ridge:sag"}),
+    "Ridge saga": (SOLVERS, {"solver": "ridge:saga"}),
+    "Ridge cholesky": (SOLVERS, {"solver": "ridge:cholesky"}),
+    "Ridge svd": (SOLVERS, {"solver": "ridge:svd"}),
+    "Cholesky": (SOLVERS, {"solver": "cholesky"}),
+    "forestmix CAVI": ("forestmix CAVI", {}),
+}
+DIRECT = ("Ridge cholesky", "Ridge svd", "Cholesky")
+NOTE = (
+    f"Every solver runs to a relative gap of {TARGET_GAP:g} in the ridge objective, at the loosest tolerance from a "
+    "ladder of half decades that reaches it. forestmix returns the variances and both bounds as well, and its time "
+    "includes them; its first call makes two iterations. The least value of the objective comes from conjugate "
+    "gradients in SciPy, with a bound on what is still missing."
+)
+WHEN_DIRECT = (
+    "A direct solution takes of the order of n m min(n, m) operations, an iterative one n m for each iteration; a "
+    "table's title says where a direct one won in this run."
+)
+
+
+def refusal(name: str, problem: Problem) -> str | None:
+    """Return why a contender does not apply, or None."""
+    if name in DIRECT and min(problem.shape) > LARGEST_DIRECT:
+        return f"does not apply: a dense matrix of {min(problem.shape):,} squared does not fit into memory"
+    if name == "Ridge svd" and problem.is_sparse:
+        return "does not apply: dense W only"
+    return None
+
+
+Call = Callable[..., Reply]
+
+
+def search(call: Call, name: str, judge: RidgeJudge, limit: float) -> Outcome[float]:
+    """Return the contender's loosest tolerance that is enough."""
+
+    def attempt(tolerance: float) -> tuple[float, float]:
+        reply = call(limit, tolerance=tolerance)
+        return judge.gap(mean_of(reply.value)), reply.seconds
+
+    return loosest((LADDER[-1],) if name in DIRECT else LADDER, attempt, TARGET_GAP, 2 * limit)
+
+
+def mean_of(answer: object) -> object:
+    """Return the means; forestmix returns standard deviations beside them."""
+    return answer[0] if isinstance(answer, tuple) else answer
+
+
+def race(problem: Problem, repeats: int, limit: float, say: Callable[[str], None]) -> Table:
+    """Return the table of one problem."""
+    table = Table(problem.title, ["contender", "gap", "tolerance", "time", "relative to forestmix", "first call"])
+    say(f"{problem.title}: the optimum, for the judge")
+    judge = RidgeJudge(problem)
+    failures = {name: reason for name in CONTENDERS if (reason := refusal(name, problem))}
+    outcomes: dict[str, Outcome[float]] = {}
+    first: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        save(problem, Path(folder))
+        with workers(PROCESSES, Path(folder)) as processes:
+            calls: dict[str, Call] = {
+                name: partial(processes[process].call, "run", **options)
+                for name, (process, options) in CONTENDERS.items()
+                if name not in failures
+            }
+            for name, call in calls.items():
+                say(f"{problem.title}: {name}")
+                try:
+                    if name in PROCESSES:
+                        first[name] = call(limit, iterations=2).seconds
+                    outcomes[name] = search(call, name, judge, limit)
+                except ContenderError as error:
+                    failures[name] = f"failed: {error}"
+            rounds = timed_rounds(calls, outcomes, repeats, limit, say)
+    for name in CONTENDERS:
+        table.rows.append(row(name, outcomes.get(name), failures.get(name), rounds, first.get(name)))
+    return table
+
+
+def timed_rounds(
+    calls: dict[str, Call], outcomes: dict[str, Outcome[float]], repeats: int, limit: float, say: Callable[[str], None]
+) -> Rounds:
+    """Return the times of those that reached the target, taking turns."""
+    ready = {name: outcome.best.setting for name, outcome in outcomes.items() if outcome.reached and outcome.best}
+    say(f"{repeats} rounds of {len(ready)} contenders")
+    runs = {
+        name: lambda name=name, tolerance=tolerance: calls[name](tolerance=tolerance).seconds
+        for name, tolerance in ready.items()
+    }
+    return take_turns(runs, repeats, allowance=limit)
+
+
+def row(
+    name: str, outcome: Outcome[float] | None, failure: str | None, rounds: Rounds, first: float | None
+) -> list[str]:
+    """Return a contender's line."""
+    if outcome is None:
+        return [name, str(failure), "-", "-", "-", "-"]
+    tolerance = "-" if name in DIRECT or outcome.best is None else f"{outcome.best.setting:.0e}"
+    cells = [name, outcome.verdict(TARGET_GAP), tolerance]
+    begun = seconds_text(outcome.first_seconds if first is None else first)
+    if name not in rounds:
+        return [*cells, "-", "-", begun]
+    relative = ratios(rounds, name, "forestmix").text("x") if "forestmix" in rounds else "-"
+    return [*cells, seconds_text(times(rounds, name).middle), relative, begun]
+
+
+def targets(tables: dict[str, Table]) -> list[Target]:
+    """Return the claims: against the best iterative contender on the large problems, and against Cholesky."""
+    found = []
+    for key, table in tables.items():
+        relative = {line[0]: leading_number(line[4]) for line in table.rows if line[0] != "forestmix"}
+        rivals = {name: value for name, value in relative.items() if value and name not in (*DIRECT, "forestmix CAVI")}
+        direct = {name: value for name, value in relative.items() if value and name in DIRECT}
+        if key != "mnist":
+            best = min(rivals, key=rivals.__getitem__, default=None)
+            measured = f"{rivals[best]:.3g}x ({best})" if best else "no contender got there"
+            claim = f"Gaussian mean, {table.title}: beside the best iterative contender"
+            found.append(Target(claim, ">= 1.5x", measured, rivals[best] >= 1.5 if best else None))
+        winners = {name: value for name, value in direct.items() if value < 1}
+        if winners:
+            best = min(winners, key=winners.__getitem__)
+            table.title += f"; {best} wins here by {1 / winners[best]:.3g}x"
+    return found
+
+
+def leading_number(text: str) -> float | None:
+    """Return the number that a cell begins with, or None."""
+    try:
+        return float(text.split("x")[0].replace(",", ""))
+    except ValueError:
+        return None
+
+
+def measure(size: str, say: Callable[[str], None]) -> Section:
+    """Run every problem."""
+    repeats, limit = EFFORT[size]
+    tables = {name: race(build(), repeats, limit, say) for name, build in gaussian_problems(size).items()}
+    claims = targets(tables)
+    speedups = {
+        table.title.split(";")[0]: {line[0]: leading_number(line[4]) for line in table.rows}
+        for table in tables.values()
+    }
+    finite = {
+        title: {name: value for name, value in line.items() if value and math.isfinite(value)}
+        for title, line in speedups.items()
+    }
+    return Section(
+        "gaussian_mean", "Gaussian posterior mean", [NOTE, WHEN_DIRECT], list(tables.values()), claims,
+        {"relative": finite},
+    )  # fmt: skip

@@ -1,0 +1,168 @@
+"""How far a forest mixture iteration is from what the machine can do: reading W once, or SciPy's products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+import forestmix as fmx
+from benchmarks.harness.results import Section, Table, Target
+from benchmarks.harness.rounds import Spread, clock, ratios, seconds_text, take_turns, times
+from benchmarks.sections.iteration import full_iteration, mean_only_iteration, reading
+
+#: size: shape of the dense W, side of the image with windows, rows at m = 1000, rounds
+SIZES = {
+    "small": ((1000, 1000), 60, 1000, 3),
+    "default": ((8000, 8000), 700, 20_000, 9),
+    "large": ((10_000, 10_000), 1000, 50_000, 15),
+}
+DENSE_LIMITS = {"float64": 1.3, "float32": 1.6}
+SPARSE_LIMIT, THREADS_LIMIT = 0.5, 1.6
+FAMILIES = ("Gaussian", "Bernoulli")
+#: The paper's iteration takes the four products that SciPy is timed at; one on the ELBO takes two more.
+OBJECTIVES = {"fm": "the paper's bound", "elbo": "the ELBO"}
+KINDS = [(family, objective) for family in FAMILIES for objective in OBJECTIVES]
+
+
+def dense(section: Section, shape: tuple[int, int], repeats: int, say: Callable[[str], None]) -> None:
+    """Compare full and mean-only iterations with reading W, for both precisions and layouts."""
+    rng = np.random.default_rng(0)
+    title = f"Dense W, {shape[0]} x {shape[1]}: time relative to reading W once"
+    columns = ["W", "reading", *(f"{family}, {objective}" for family, objective in KINDS), "mean only"]
+    table = Table(title, columns)
+    for precision, limit in DENSE_LIMITS.items():
+        for layout, order in (("row-major", "C"), ("column-major", "F")):
+            say(f"dense, {precision}, {layout}")
+            W = np.asarray(rng.standard_normal(shape, dtype=precision), order=order)
+            runs = {"reading": reading(W), "mean only": mean_only_iteration(W)}
+            runs |= {f"{family}, {objective}": full_iteration(W, family, objective) for family, objective in KINDS}
+            spreads, seconds = relative_to_reading(runs, repeats)
+            bandwidth = W.nbytes / seconds / 1e9
+            cells = [f"{precision}, {layout}", f"{seconds_text(seconds)} ({bandwidth:.1f} GB/s)"]
+            table.rows.append([*cells, *(spreads[column].text() for column in columns[2:])])
+            for objective, what in OBJECTIVES.items():
+                worst = max((spreads[f"{family}, {objective}"] for family in FAMILIES), key=lambda one: one.middle)
+                claim = f"dense {precision}, {layout}, {what}: full iteration / reading W once"
+                section.targets.append(Target(claim, f"<= {limit}", worst.text(), worst.middle <= limit))
+    section.tables.append(table)
+
+
+def relative_to_reading(runs: dict[str, Callable[[], float]], repeats: int) -> tuple[dict[str, Spread], float]:
+    """Return ratios to the run called "reading" in the same round, and its median seconds."""
+    for run in runs.values():
+        run()  # compile
+    rounds = take_turns(runs, repeats)
+    return {name: ratios(rounds, name, "reading") for name in runs}, times(rounds, "reading").middle
+
+
+def sparse(section: Section, side: int, repeats: int, say: Callable[[str], None]) -> None:
+    """Compare a sparse iteration with the four products that it needs, by SciPy."""
+    say(f"sparse, {side} x {side} windows")
+    W = fmx.windows((side, side), 7, "centred")
+    absolute = abs(W)
+    rng = np.random.default_rng(0)
+    y, e = rng.random(W.shape[1]), rng.random(W.shape[0])
+
+    def products() -> None:
+        for matrix in (W, absolute):
+            matrix @ y
+            matrix.T @ e
+
+    runs = {"SciPy": lambda: clock(products)}
+    runs |= {f"{family}, {objective}": full_iteration(W, family, objective) for family, objective in KINDS}
+    for run in runs.values():
+        run()
+    rounds = take_turns(runs, repeats)
+    table = Table(f"Sparse W, {side}^2 windows of 7 x 7 ({W.nnz / 1e6:.3g} M entries)", ["run", "time", "relative"])
+    for name in runs:
+        ratio = ratios(rounds, name, "SciPy")
+        table.rows.append([name, seconds_text(times(rounds, name).middle), ratio.text()])
+    section.tables.append(table)
+    for objective, what in OBJECTIVES.items():
+        worst = max((ratios(rounds, f"{name}, {objective}", "SciPy") for name in FAMILIES), key=lambda one: one.middle)
+        claim = f"sparse, {what}: full iteration / SciPy's four products"
+        section.targets.append(Target(claim, f"<= {SPARSE_LIMIT}", worst.text(), worst.middle <= SPARSE_LIMIT))
+
+
+def with_threads(count: int, run: Callable[[], float]) -> Callable[[], float]:
+    """Return the run on so many threads of Numba and of BLAS."""
+
+    def limited() -> float:
+        before = numba.get_num_threads()
+        numba.set_num_threads(count)
+        try:
+            with threadpool_limits(count):
+                return run()
+        finally:
+            numba.set_num_threads(before)
+
+    return limited
+
+
+def threads(section: Section, shape: tuple[int, int], side: int, repeats: int, say: Callable[[str], None]) -> None:
+    """Compare two threads with one, for iterations and for reading."""
+    say("one thread and two")
+    if numba.config.NUMBA_NUM_THREADS < 2:
+        section.notes.append("The machine has one core, so threads were not compared.")
+        return
+    W: Any = np.random.default_rng(0).standard_normal(shape)
+    windows = fmx.windows((side, side), 7, "centred")
+    runs = {
+        "reading W": reading(W),
+        "dense iteration, Gaussian": full_iteration(W, "Gaussian", "fm"),
+        "dense iteration, Bernoulli": full_iteration(W, "Bernoulli", "fm"),
+        "sparse iteration, Gaussian": full_iteration(windows, "Gaussian", "fm"),
+    }
+    both = {f"{name}, {count}": with_threads(count, run) for name, run in runs.items() for count in (1, 2)}
+    for run in both.values():
+        run()
+    rounds = take_turns(both, repeats)
+    table = Table("Two threads", ["run", "one thread", "two threads", "speed-up"])
+    gains = {name: ratios(rounds, f"{name}, 1", f"{name}, 2") for name in runs}
+    for name, gain in gains.items():
+        seconds = [seconds_text(times(rounds, f"{name}, {count}").middle) for count in (1, 2)]
+        table.rows.append([name, *seconds, gain.text("x")])
+    section.tables.append(table)
+    bandwidth = gains.pop("reading W").middle
+    goal = min(THREADS_LIMIT, bandwidth)
+    for name, gain in gains.items():
+        target = f">= {goal:.2f}x ({THREADS_LIMIT}x, or what reading gains)"
+        section.targets.append(Target(f"{name}: two threads", target, gain.text("x"), gain.middle >= goal))
+
+
+def expectations(section: Section, rows: int, repeats: int, say: Callable[[str], None]) -> None:
+    """Compare an iteration with one-dimensional expectations and one without, at 1000 latents."""
+    say("expectations at m = 1000")
+    W = np.random.default_rng(0).standard_normal((rows, 1000))
+    runs = {family: full_iteration(W, family, "fm") for family in ("Gaussian", "Bernoulli", "Poisson")}
+    for run in runs.values():
+        run()
+    rounds = take_turns(runs, repeats)
+    table = Table(f"Expectations, {rows} x 1000, objective fm", ["rows", "iteration", "relative to Gaussian rows"])
+    for family in runs:
+        ratio = ratios(rounds, family, "Gaussian")
+        table.rows.append([family, seconds_text(times(rounds, family).middle), ratio.text()])
+    section.tables.append(table)
+    extra = ratios(rounds, "Bernoulli", "Gaussian").middle - 1
+    claim = "Bernoulli expectations / the pass itself, m = 1000"
+    section.targets.append(Target(claim, "<= 1", f"{max(extra, 0):.2f}", extra <= 1))
+
+
+def measure(size: str, say: Callable[[str], None]) -> Section:
+    """Run all parts in this process, on all threads unless it says otherwise."""
+    shape, side, rows, repeats = SIZES[size]
+    note = (
+        "A full iteration gives value, gradient and curvature, and makes the step: for the paper's bound it takes two "
+        "products with W and two with |W|, on the ELBO two more with W∘W. Reading W adds up its entries with the same "
+        "threads, in Numba with fastmath. A mean-only iteration is one of conjugate gradients, two products."
+    )
+    section = Section("machine", "At the machine's limit", [note])
+    dense(section, shape, repeats, say)
+    sparse(section, side, repeats, say)
+    threads(section, shape, side, repeats, say)
+    expectations(section, rows, repeats, say)
+    return section

@@ -1,0 +1,166 @@
+"""Time and memory of a plain iteration as W grows."""
+
+from __future__ import annotations
+
+import math
+import re
+import tempfile
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import forestmix as fmx
+from benchmarks.harness.results import Section, Table, Target
+from benchmarks.harness.rounds import seconds_text, take_turns, times
+from benchmarks.harness.worker import ContenderError, Worker
+from benchmarks.sections.iteration import full_iteration
+
+#: size: entries of the dense and of the sparse W, rounds
+SIZES = {
+    "small": ((1e4, 1e5, 1e6), (1e4, 1e5, 1e6), 3),
+    "default": ((1e4, 1e5, 1e6, 1e7, 2e7, 3e7, 6e7, 1e8), (1e4, 1e5, 1e6, 1e7, 2e7, 3e7, 6e7, 1e8), 7),
+    "large": ((1e4, 1e5, 1e6, 3e6, 1e7, 2e7, 3e7, 6e7, 1e8), (1e4, 1e5, 1e6, 3e6, 1e7, 2e7, 3e7, 6e7, 1e8), 15),
+}
+#: Entries from which on W is larger than a cache of 32 MiB, twice over.
+BEYOND_CACHE = 8e6
+SLOPE_TOLERANCE = 0.05
+MOST_VECTORS = 30
+SELF = "benchmarks.sections.scaling:ResidentMemory"
+
+
+def dense_weights(entries: float) -> np.ndarray:
+    """Return a square W with about so many entries."""
+    side = round(math.sqrt(entries))
+    W = np.empty((side, side))
+    np.random.default_rng(0).standard_normal(out=W)
+    return W
+
+
+def sparse_weights(entries: float) -> Any:
+    """Return 7 x 7 windows with about so many entries: rows of neighbouring pixels use neighbouring latents."""
+    side = max(8, round(math.sqrt(entries / 49)) + 3)
+    return fmx.windows((side, side), 7, "centred")
+
+
+BUILD = {"dense": dense_weights, "sparse": sparse_weights}
+
+
+class ResidentMemory:
+    """The largest resident set of a fresh process, before and after iterations."""
+
+    def __init__(self, folder: Path, kind: str, entries: float) -> None:
+        full_iteration(BUILD[kind](1e4))()  # compile before anything is compared
+        self.run = full_iteration(BUILD[kind](entries))
+
+    def grow(self) -> float:
+        """Return by how many bytes iterations raise the resident set at its largest; Linux only."""
+        self.run()
+        before = resident("VmRSS")
+        Path("/proc/self/clear_refs").write_text("5", "utf-8")  # forgets the largest set so far
+        for _ in range(3):
+            self.run()
+        return resident("VmHWM") - before
+
+
+def resident(which: str) -> float:
+    """Return a line of the process's status in bytes: VmRSS, the resident set, or VmHWM, its largest."""
+    found = re.search(rf"{which}:\s*(\d+) kB", Path("/proc/self/status").read_text("utf-8"))
+    if found is None:
+        raise OSError(f"this system does not report {which}")
+    return 1024.0 * float(found.group(1))
+
+
+def traced_peak(run: Callable[[], float]) -> int:
+    """Return the most bytes that an iteration holds at once beyond what was there before it."""
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        tracemalloc.reset_peak()
+        run()
+        return tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+
+
+def measure_kind(kind: str, sizes: tuple[float, ...], repeats: int, say: Callable[[str], None]) -> list[dict[str, Any]]:
+    """Return entries, seconds and bytes at each size. Sizes do not take turns: the largest fill the memory alone."""
+    points = []
+    for entries in sizes:
+        say(f"{kind}, {entries:.0e} entries")
+        W = BUILD[kind](entries)
+        run = full_iteration(W)
+        run()
+        # Small ones are timed several at once, for the clock is no finer than their differences.
+        batch = max(1, int(1e6 / entries))
+        rounds = take_turns({"run": lambda run=run, batch=batch: sum(run() for _ in range(batch)) / batch}, repeats)
+        n, m = W.shape
+        nnz = W.nnz if kind == "sparse" else W.size
+        points.append(
+            {"entries": int(nnz), "seconds": times(rounds, "run").middle, "bytes": traced_peak(run), "n": n, "m": m}
+        )  # fmt: skip
+        del W, run
+    return points
+
+
+def slope(points: list[dict[str, Any]]) -> float | None:
+    """Return the slope of log time against log entries above cache sizes, or None with fewer than two points there."""
+    large = [point for point in points if point["entries"] >= 0.9 * BEYOND_CACHE]
+    if len(large) < 2:
+        return None
+    return float(np.polyfit(*(np.log([point[key] for point in large]) for key in ("entries", "seconds")), 1)[0])
+
+
+def resident_vectors(kind: str, point: dict[str, Any]) -> str:
+    """Return the growth of a child process's resident set, in vectors of n + m numbers."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            with Worker(SELF, Path(folder), kind=kind, entries=float(point["entries"])) as worker:
+                grown = worker.call("grow", 120.0).value
+        except ContenderError as error:
+            return f"not measured: {error}"
+    return f"{grown / 8 / (point['n'] + point['m']):.1f} ({grown / 2**20:.1f} MiB)"
+
+
+def measure(size: str, say: Callable[[str], None]) -> Section:
+    """Run dense and sparse weights of growing size, Gaussian rows."""
+    dense_sizes, sparse_sizes, repeats = SIZES[size]
+    note = (
+        "One plain iteration, Gaussian rows, objective elbo, float64. Vectors: the most memory that an iteration holds "
+        "beyond W, x and q, in vectors of n + m numbers, as NumPy reports it; for the largest W also by how much the "
+        "resident set of a process grows, which includes the kernels' own accumulators."
+    )
+    section = Section("scaling", "Cost and memory as W grows", [note])
+    for kind, sizes in (("dense", dense_sizes), ("sparse", sparse_sizes)):
+        points = measure_kind(kind, sizes, repeats, say)
+        section.series[kind] = points
+        table = Table(f"{kind} W", ["entries", "n x m", "time", "ns per entry", "vectors"])
+        for point in points:
+            vectors = point["bytes"] / 8 / (point["n"] + point["m"])
+            table.rows.append(
+                [f"{point['entries']:,}", f"{point['n']:,} x {point['m']:,}", seconds_text(point["seconds"]),
+                 f"{1e9 * point['seconds'] / point['entries']:.3f}", f"{vectors:.1f}"]
+            )  # fmt: skip
+        section.tables.append(table)
+        section.targets += targets(kind, points)
+        section.notes.append(f"Resident set, largest {kind} W: {resident_vectors(kind, points[-1])} vectors.")
+    return section
+
+
+def targets(kind: str, points: list[dict[str, Any]]) -> list[Target]:
+    """Return the claims: time linear above cache sizes, memory a fixed number of vectors."""
+    found, last = slope(points), points[-1]
+    straight = None if found is None else abs(found - 1) <= SLOPE_TOLERANCE
+    text = "no sizes above the cache in this run" if found is None else f"{found:.3f}"
+    vectors = [point["bytes"] / 8 / (point["n"] + point["m"]) for point in points if point["entries"] >= 1e6]
+    return [
+        Target(f"{kind}: log-log slope of time above cache sizes", "0.95 to 1.05", text, straight),
+        Target(
+            f"{kind}: peak memory beyond W and x, at most {last['entries']:.0e} entries",
+            f"<= {MOST_VECTORS} vectors, our reading of O(n + m)",
+            f"{max(vectors):.1f} vectors",
+            max(vectors) <= MOST_VECTORS,
+        ),
+    ]

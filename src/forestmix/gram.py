@@ -1,0 +1,57 @@
+"""The precision matrix of the means, ``A = diag(1 / sigma0^2) + W^T diag(kappa) W``, where it is small enough."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import scipy
+
+from forestmix.arrays import Array
+from forestmix.weights import DenseWeights, Weights
+
+#: Bytes of work arrays at a time: of right-hand sides, of rows of W made dense, of entries of a prediction.
+MEMORY_BUDGET = 2**26
+#: Below this density the product W^T diag(kappa) W of sparse matrices is faster than that of dense ones.
+SPARSE_DENSITY = 0.05
+
+
+def precision_matrix(weights: Weights, kappa: Array, precision: Array) -> Array:
+    """Return the lower triangle of ``A = diag(precision) + W^T diag(kappa) W``, in Fortran order and float64.
+
+    What is above the diagonal has no meaning: LAPACK reads one triangle, and half the products make it.
+    """
+    (n, m), W = weights.shape, by_rows(weights)
+    if isinstance(W, scipy.sparse.csr_array) and W.nnz <= SPARSE_DENSITY * n * m:
+        weighted = scipy.sparse.diags_array(np.sqrt(kappa, dtype=np.float64)) @ W
+        A = (weighted.T @ weighted).toarray(order="F")
+    else:
+        A = np.zeros((m, m), order="F")
+        for part in weighted_rows(W, kappa):
+            A = scipy.linalg.blas.dsyrk(1.0, part.T, beta=1.0, c=A, lower=True, overwrite_c=True)
+    A[np.diag_indices(m)] += precision
+    return A
+
+
+def by_rows(weights: Weights) -> Array | scipy.sparse.csr_array:
+    """Return W as an array or a sparse matrix whose rows can be chosen."""
+    return weights.array if isinstance(weights, DenseWeights) else weights.rows()
+
+
+def weighted_rows(W: Array | scipy.sparse.csr_array, kappa: Array) -> Iterator[Array]:
+    """Yield ``diag(sqrt(kappa)) W`` in dense blocks of rows."""
+    for block in blocks_of(W.shape[0], 24 * W.shape[1]):
+        yield np.sqrt(kappa[block])[:, None] * dense_rows(W, block)
+
+
+def dense_rows(matrix: Weights | Array | scipy.sparse.csr_array, chosen: Array) -> Array:
+    """Return the chosen rows, neighbours or not, as a dense array in float64."""
+    part = matrix.rows(chosen) if isinstance(matrix, Weights) else matrix[chosen]
+    return (part.toarray() if isinstance(part, scipy.sparse.csr_array) else part).astype(np.float64, copy=False)
+
+
+def blocks_of(count: int, bytes_each: int) -> Iterator[Array]:
+    """Yield the numbers from 0 to ``count`` in blocks that fit the memory budget."""
+    step = max(1, MEMORY_BUDGET // bytes_each)
+    for start in range(0, count, step):
+        yield np.arange(start, min(start + step, count))

@@ -1,0 +1,195 @@
+"""One pass over a dense W: row means and spreads, row terms, gradient and curvatures.
+
+A few rows are read from memory, give their ``m_i``, ``s_i`` and ``v_i``, and while they are still in cache are added up
+into the gradient and the curvatures. A column-major W is read block by block, each block forth and back. A kernel works
+on a range of rows; ``kernels.threaded`` gives each thread one.
+
+A pass is told which curvatures to add up; ``parts`` has a row for each sum::
+
+    parts[0]   sum_i w_ij e_i              always
+    parts[1]   sum_i |w_ij| s_i kappa_i    with ``absolute``: D_j sigma_j
+    parts[-1]  sum_i w_ij^2 kappa_i        with ``squared``: H_j
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from forestmix.arrays import Array
+from forestmix.kernels.rows import row_terms
+from forestmix.kernels.tiles import (
+    adjoint_absolute,
+    adjoint_both,
+    adjoint_mean,
+    adjoint_squared,
+    forward_absolute,
+    forward_mean,
+    forward_spreads,
+    forward_squared,
+    reduce_three,
+)  # fmt: skip
+
+#: What spread enters the row terms: none where curvature is constant, else that of the objective.
+NO_SPREAD, ABSOLUTE_SPREAD, SQUARED_SPREAD = 0, 1, 2
+#: Rows of a column-major matrix that are worked on together: columns are then read in runs long enough to stream, and
+#: with few columns the second reading of a block finds it in the last-level cache.
+BLOCK = 8192
+
+
+@njit(cache=True, nogil=True)
+def settle_rows(top, count, products, spread, bias, kind, x, scale, constant, eta, error, kappa, totals):  # type: ignore[no-untyped-def]
+    """Turn the products of ``count`` rows from ``top`` on into their terms.
+
+    ``e``, ``s kappa`` and ``kappa`` take the place of the products. Lanes past the last row become 0.
+    """
+    value_total, size_total = 0.0, 0.0
+    for lane in range(count):
+        i = top + lane
+        m, s = products[0, lane] + bias[i], products[1, lane]
+        r = 0.0
+        if spread == ABSOLUTE_SPREAD:
+            r = float(s)
+        elif spread == SQUARED_SPREAD:
+            r = math.sqrt(products[2, lane])
+        value, e, k = row_terms(kind[i], x[i], scale[i], constant[i], m, r)
+        eta[i], error[i], kappa[i] = m, e, k
+        products[0, lane], products[1, lane], products[2, lane] = e, s * k, k
+        value_total += value
+        size_total += abs(value) + abs(e) * (abs(m) + abs(bias[i]) + abs(x[i]))
+    products[:, count:] = 0
+    totals[0] += value_total
+    totals[1] += size_total
+
+
+@njit(cache=True, nogil=True)
+def project_rows(a, b, c, d, mean, sd, absolute, squared, products):  # type: ignore[no-untyped-def]
+    """Multiply four rows with the mean and with the spreads that are asked for."""
+    if absolute and squared:
+        forward_spreads(a, b, c, d, mean, sd, products)
+    elif absolute:
+        forward_absolute(a, b, c, d, mean, sd, products)
+    elif squared:
+        forward_squared(a, b, c, d, mean, sd, products)
+    else:
+        forward_mean(a, b, c, d, mean, products)
+
+
+@njit(cache=True, nogil=True)
+def add_rows(a, b, c, d, products, absolute, squared, parts):  # type: ignore[no-untyped-def]
+    """Add four rows to the sums that were asked for."""
+    if absolute and squared:
+        adjoint_both(a, b, c, d, products, parts[0], parts[1], parts[2])
+    elif absolute:
+        adjoint_absolute(a, b, c, d, products, parts[0], parts[1])
+    elif squared:
+        adjoint_squared(a, b, c, d, products, parts[0], parts[1])
+    else:
+        adjoint_mean(a, b, c, d, products, parts[0])
+
+
+@njit(cache=True, nogil=True)
+def pass_rows(
+    first: int, last: int, W: Array, bias: Array, kind: Array, x: Array, scale: Array, constant: Array, mean: Array,
+    sd: Array, spread: int, absolute: bool, squared: bool,
+    eta: Array, error: Array, kappa: Array, parts: Array, totals: Array,
+) -> None:  # fmt: skip
+    """Make the pass over rows ``first`` to ``last`` of a row-major W, four at a time."""
+    parts[:] = 0
+    products = np.zeros((3, 4), W.dtype)
+    by_sum, by_square = absolute or spread == ABSOLUTE_SPREAD, spread == SQUARED_SPREAD
+    for i in range(first, last, 4):
+        # Past the end the last row is repeated, with factors of zero.
+        a, b, c, d = W[i], W[min(i + 1, last - 1)], W[min(i + 2, last - 1)], W[min(i + 3, last - 1)]
+        project_rows(a, b, c, d, mean, sd, by_sum, by_square, products)
+        settle_rows(
+            i, min(4, last - i), products, spread, bias, kind, x, scale, constant, eta, error, kappa, totals
+        )  # fmt: skip
+        add_rows(a, b, c, d, products, absolute, squared, parts)
+
+
+@njit(cache=True, nogil=True)
+def pass_columns(
+    first: int, last: int, transposed: Array, bias: Array, kind: Array, x: Array, scale: Array, constant: Array,
+    mean: Array, sd: Array, spread: int, absolute: bool, squared: bool,
+    eta: Array, error: Array, kappa: Array, parts: Array, totals: Array,
+) -> None:  # fmt: skip
+    """Make the pass over the same rows of a column-major W, given as its row-major transpose, block after block."""
+    parts[:] = 0
+    for top in range(first, last, BLOCK):
+        rows = slice(top, min(top + BLOCK, last))
+        sums = np.zeros((3, rows.stop - rows.start), transposed.dtype)
+        _project_block(transposed, rows, mean, sd, absolute or spread != NO_SPREAD, sums)
+        settle_rows(
+            top, rows.stop - top, sums, spread, bias, kind, x, scale, constant, eta, error, kappa, totals
+        )  # fmt: skip
+        _collect_block(transposed, rows, sums, absolute, squared, parts)
+
+
+@njit(cache=True, nogil=True)
+def _project_block(transposed, rows, mean, sd, spreads, sums):  # type: ignore[no-untyped-def]
+    m = transposed.shape[0]
+    factor = np.zeros((3, 4), transposed.dtype)
+    for j in range(0, m, 4):
+        factor[:] = 0
+        for lane in range(min(4, m - j)):
+            factor[0, lane], factor[1, lane], factor[2, lane] = mean[j + lane], sd[j + lane], sd[j + lane] ** 2
+        a, b = transposed[j, rows], transposed[min(j + 1, m - 1), rows]
+        c, d = transposed[min(j + 2, m - 1), rows], transposed[min(j + 3, m - 1), rows]
+        if spreads:
+            adjoint_both(a, b, c, d, factor, sums[0], sums[1], sums[2])
+        else:
+            adjoint_mean(a, b, c, d, factor, sums[0])
+
+
+@njit(cache=True, nogil=True)
+def _collect_block(transposed, rows, sums, absolute, squared, parts):  # type: ignore[no-untyped-def]
+    m, out = transposed.shape[0], np.zeros((3, 4), transposed.dtype)
+    for j in range(0, m, 4):
+        a, b = transposed[j, rows], transposed[min(j + 1, m - 1), rows]
+        c, d = transposed[min(j + 2, m - 1), rows], transposed[min(j + 3, m - 1), rows]
+        if absolute or squared:
+            reduce_three(a, b, c, d, sums[0], sums[1], sums[2], out)
+        else:
+            forward_mean(a, b, c, d, sums[0], out)
+        for lane in range(min(4, m - j)):
+            parts[0, j + lane] += out[0, lane]
+            if absolute:
+                parts[1, j + lane] += out[1, lane]
+            if squared:
+                parts[parts.shape[0] - 1, j + lane] += out[2, lane]
+
+
+@njit(cache=True, nogil=True)
+def normal_rows(first: int, last: int, W: Array, direction: Array, kappa: Array, shift: Array, parts: Array) -> None:
+    """Compute ``shift = W p`` and add up ``W^T (kappa shift)``, over a range of rows of a row-major W."""
+    parts[:] = 0
+    products = np.zeros((1, 4), W.dtype)
+    for i in range(first, last, 4):
+        a, b, c, d = W[i], W[min(i + 1, last - 1)], W[min(i + 2, last - 1)], W[min(i + 3, last - 1)]
+        forward_mean(a, b, c, d, direction, products)
+        for lane in range(4):
+            if i + lane < last:
+                shift[i + lane] = products[0, lane]
+                products[0, lane] *= kappa[i + lane]
+            else:
+                products[0, lane] = 0
+        adjoint_mean(a, b, c, d, products, parts[0])
+
+
+@njit(cache=True, nogil=True)
+def normal_columns(
+    first: int, last: int, transposed: Array, direction: Array, kappa: Array, shift: Array, parts: Array
+) -> None:
+    """Do the same for a column-major W, given as its row-major transpose."""
+    parts[:] = 0
+    for top in range(first, last, BLOCK):
+        rows = slice(top, min(top + BLOCK, last))
+        sums = np.zeros((3, rows.stop - rows.start), transposed.dtype)
+        _project_block(transposed, rows, direction, direction, False, sums)
+        for i in range(rows.start, rows.stop):
+            shift[i] = sums[0, i - top]
+            sums[0, i - top] *= kappa[i]
+        _collect_block(transposed, rows, sums, False, False, parts)

@@ -1,0 +1,128 @@
+"""What one row contributes, as a compiled function of numbers: the families that passes and sweeps know by a code.
+
+A row is described by four numbers, one entry each of the arrays of a ``RowTable``: the code of its family, the value
+observed, a parameter of the family, and a constant that depends on both. With ``eta ~ N(m, r^2)`` the row gives::
+
+    E log p(x | eta)        e = t(x) - E a'(eta)        kappa = E a''(eta)
+
+in the forms that lose no digits, which are those of ``Family.expectations``. All is computed in float64.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from numba import njit
+
+from forestmix.arrays import Array
+from forestmix.kernels.expectations import lower_expectations
+
+#: An entry that is missing: it contributes nothing.
+MISSING = 0
+#: ``scale`` is ``1 / sd``, ``constant`` is ``log sd + log(2 pi) / 2``.
+GAUSSIAN = 1
+#: Neither is used.
+BERNOULLI = 2
+#: ``scale`` is the number of trials, ``constant`` what Stirling's formula leaves of ``-log C(trials, x)``.
+BINOMIAL = 3
+#: ``scale`` is not used, ``constant`` is what Stirling's formula leaves of ``log x!``.
+POISSON = 4
+
+
+class RowTable(NamedTuple):
+    """The rows of a layer with their data: ``kind`` and ``constant`` are (N or 1, n), ``x`` (N, n), ``scale`` (n,)."""
+
+    kind: Array
+    x: Array
+    scale: Array
+    constant: Array
+
+    def take(self, keep: Array) -> RowTable:
+        """Return the table of the chosen observations."""
+        kind, constant = (part if part.shape[0] == 1 else part[keep] for part in (self.kind, self.constant))
+        return RowTable(kind, self.x[keep], self.scale, constant)
+
+
+@njit(cache=True, nogil=True)
+def row_terms(kind: int, x: float, scale: float, constant: float, m: float, r: float) -> tuple[float, float, float]:
+    """Return the expected log-likelihood, ``e`` and ``kappa`` of one row at ``eta ~ N(m, r^2)``."""
+    if kind == GAUSSIAN:
+        residual, width = (x - m) * scale, r * scale
+        return -0.5 * (residual * residual + width * width) - constant, residual * scale, scale * scale
+    if kind == POISSON:
+        return _poisson(x, constant, m, r)
+    if kind == MISSING:
+        return 0.0, 0.0, 0.0
+    value, excess, slope, curvature = lower_expectations(-abs(m), r)
+    # E sigma(eta) and E sigma(-eta), neither as the difference of numbers near one.
+    success, failure = (1 - slope, slope) if m > 0 else (slope, 1 - slope)
+    if kind == BERNOULLI:
+        above, below = value + max(m, 0.0), value + max(-m, 0.0)
+        return -(x * below + (1 - x) * above), x * failure - (1 - x) * success, curvature
+    fraction = x / scale
+    loss = scale * (_divergence(fraction, m) + excess)
+    return -loss - constant, x * failure - (scale - x) * success, scale * curvature
+
+
+@njit(cache=True, nogil=True)
+def _poisson(x, constant, m, r):  # type: ignore[no-untyped-def]
+    """Return the terms relative to the count; see ``families.poisson``."""
+    growth = 0.5 * r * r
+    rate = _exponential(m + growth)
+    if x == 0:
+        return -rate, -rate, rate
+    # Past 1000 the exponential is infinite anyway; a finite d keeps infinity minus infinity away.
+    d = min(m + growth - math.log(x), 1000.0)
+    jump = math.expm1(d) if d < 709.0 else math.inf
+    return -x * ((jump - d) + growth) - constant, -x * jump, rate
+
+
+@njit(cache=True, nogil=True)
+def _exponential(x):  # type: ignore[no-untyped-def]
+    """Return ``exp(x)``, infinite where that overflows rather than an error."""
+    return math.exp(x) if x < 709.0 else (math.inf if x >= 709.0 else x)
+
+
+@njit(cache=True, nogil=True)
+def _softplus(x):  # type: ignore[no-untyped-def]
+    return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
+
+
+@njit(cache=True, nogil=True)
+def _divergence(fraction, m):  # type: ignore[no-untyped-def]
+    """Return ``KL(Bernoulli(fraction) || Bernoulli(sigma(m)))`` as the sum of two parts that are not negative."""
+    small = math.exp(-abs(m))
+    high, low = 1 / (1 + small), small / (1 + small)
+    success, failure = (high, low) if m > 0 else (low, high)
+    return _part(fraction, success, -_softplus(-m)) + _part(1 - fraction, failure, -_softplus(m))
+
+
+@njit(cache=True, nogil=True)
+def _part(f, p, log_p):  # type: ignore[no-untyped-def]
+    """Return ``f log(f / p) + p - f``; near ``f = p``, where that cancels, from the relative difference."""
+    if f <= 0:
+        return p
+    u = (p - f) / f
+    if abs(u) < 0.5:
+        return f * (u - math.log1p(u))
+    return f * (math.log(f) - log_p) + (p - f)
+
+
+@njit(cache=True, nogil=True)
+def settle_rows(
+    first: int, last: int, kind: Array, x: Array, scale: Array, constant: Array, bias: Array, eta: Array,
+    spread: Array, error: Array, kappa: Array, totals: Array,
+) -> None:  # fmt: skip
+    """Write ``e`` and ``kappa`` of a range of rows, and add up their log-likelihoods and the size of the terms.
+
+    ``spread`` has an entry for each row, or none where curvature is constant.
+    """
+    total, size = 0.0, 0.0
+    for i in range(first, last):
+        r = spread[i] if spread.shape[0] else 0.0
+        value, e, k = row_terms(kind[i], x[i], scale[i], constant[i], eta[i], r)
+        error[i], kappa[i] = e, k
+        total += value
+        size += abs(value) + abs(e) * (abs(eta[i]) + abs(bias[i]) + abs(x[i]))
+    totals[0], totals[1] = total, size

@@ -1,0 +1,67 @@
+"""Threads for compiled kernels that release the interpreter's lock, each call with a range of its own.
+
+Sums over rows go to accumulators that are private to a call and are added up in the order of the ranges, so that a
+result depends on the number of threads and on nothing else. Python's own thread pool starts them. Numba's parallel
+loops wait for each other in a spin: on a busy machine that made small passes hundreds of times slower. They also must
+not be entered by two threads at once, or after a fork.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+
+import numba
+import numpy as np
+
+from forestmix.arrays import Array
+
+#: Entries of W from which on a second thread pays: waking it takes about as long as reading this many.
+WORTH_A_THREAD = 2**17
+
+_pool: ThreadPoolExecutor | None = None
+
+
+def threads(entries: int) -> int:
+    """Return how many threads to use for a pass over so many entries.
+
+    At most as many as ``NUMBA_NUM_THREADS`` or ``numba.set_num_threads`` allow.
+    """
+    return max(1, min(int(numba.get_num_threads()), entries // WORTH_A_THREAD))
+
+
+def even_cuts(length: int, count: int) -> Array:
+    """Return the bounds of ``count`` ranges of about the same length."""
+    return length * np.arange(count + 1) // count
+
+
+def run_all(calls: Sequence[Callable[[], object]]) -> None:
+    """Make all calls at once, the first on the calling thread, and return when all have ended."""
+    if len(calls) == 1:
+        calls[0]()
+        return
+    started = [_threads().submit(call) for call in calls[1:]]
+    try:
+        calls[0]()
+    finally:
+        wait(started)
+    for future in started:
+        future.result()
+
+
+def _threads() -> ThreadPoolExecutor:
+    global _pool
+    if _pool is None:
+        count: int = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
+        _pool = ThreadPoolExecutor(count, thread_name_prefix="forestmix")
+    return _pool
+
+
+def _forget_pool() -> None:
+    """Leave the threads behind in a child process: they exist only in its parent."""
+    global _pool
+    _pool = None
+
+
+os.register_at_fork(after_in_child=_forget_pool)

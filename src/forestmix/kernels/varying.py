@@ -1,0 +1,134 @@
+"""Coordinate updates for rows whose curvature varies with q, each at most as long as the objective does not fall.
+
+A sweep keeps for every row the mean and squared spread of eta and the terms they give: what a row adds to the
+objective, ``e_i`` and ``kappa_i``. An update reads the terms of the rows that its column reaches, computes those that
+its step would lead to, and, if the step is taken, leaves them for the next. So each entry of W costs one evaluation of
+a row. All is computed in float64.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from forestmix.kernels.rows import RowTable, row_terms
+
+#: How often a step that lowers the objective is halved before the variables are left as they are.
+HALVINGS = 30
+#: What a row's state holds: mean and squared spread of eta, the row's term of the objective, ``e`` and ``kappa``.
+ETA, SQUARED, VALUE, ERROR, KAPPA = 0, 1, 2, 3, 4
+
+
+@njit(cache=True, nogil=True)
+def observation(table, k):  # type: ignore[no-untyped-def]
+    """Return the table of one observation, each part of length n."""
+    kind, constant = min(k, table.kind.shape[0] - 1), min(k, table.constant.shape[0] - 1)
+    # In float64 whatever the model's precision, so that what follows is compiled once.
+    return RowTable(table.kind[kind], table.x[k].astype(np.float64), table.scale, table.constant[constant])
+
+
+@njit(cache=True, nogil=True)
+def place(table, i, eta, squared, state):  # type: ignore[no-untyped-def]
+    """Write into ``state`` what row i is at this mean and squared spread of eta."""
+    state[ETA], state[SQUARED] = eta, squared
+    terms = row_terms(table.kind[i], table.x[i], table.scale[i], table.constant[i], eta, math.sqrt(squared))
+    state[VALUE], state[ERROR], state[KAPPA] = terms
+
+
+@njit(cache=True, nogil=True)
+def fill_state(table, eta, squared, state):  # type: ignore[no-untyped-def]
+    """Write the state of all rows, (n, 5)."""
+    for i in range(eta.shape[0]):
+        place(table, i, eta[i], squared[i], state[i])
+
+
+@njit(cache=True, nogil=True)
+def rise(new, old):  # type: ignore[no-untyped-def]
+    """Return by how much a term of the objective grows; nothing where it is infinite before and after."""
+    return 0.0 if new == old else new - old
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def part_way(j, share, change, precision, mean, sd):  # type: ignore[no-untyped-def]
+    """Return mean and sd of variable j after the fraction ``share`` of its step, in the mean and in the precision."""
+    return mean[j] + share * change, 1 / math.sqrt((1 - share) / sd[j] ** 2 + share * precision)
+
+
+@njit(cache=True, nogil=True)
+def prior_rise(j, new_mean, new_sd, mean, sd, prior):  # type: ignore[no-untyped-def]
+    """Return by how much ``-KL(q_j || p_j)`` grows."""
+    old, new = mean[j] - prior[0][j], new_mean - prior[0][j]
+    fall = (new - old) * (new + old) + (new_sd - sd[j]) * (new_sd + sd[j])
+    return math.log(new_sd / sd[j]) - 0.5 * prior[1][j] * fall
+
+
+@njit(cache=True, nogil=True)
+def try_one(table, j, share, change, precision, rows, values, state, trial, mean, sd, prior):  # type: ignore[no-untyped-def]
+    """Write the states of the rows after part of a step into ``trial``; return the rise, and the new mean and sd."""
+    new_mean, new_sd = part_way(j, share, change, precision, mean, sd)
+    shift, growth = new_mean - mean[j], (new_sd - sd[j]) * (new_sd + sd[j])
+    gain = prior_rise(j, new_mean, new_sd, mean, sd, prior)
+    for p in range(rows.shape[0]):
+        w, i = values[p], rows[p]
+        if w != 0:
+            squared = max(state[i, SQUARED] + w * w * growth, 0.0)
+            place(table, i, state[i, ETA] + w * shift, squared, trial[p])
+            gain += rise(trial[p, VALUE], state[i, VALUE])
+    return gain, new_mean, new_sd
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def propose_one(table, j, rows, values, state, trial, mean, sd, prior, unit):  # type: ignore[no-untyped-def]
+    """Find the longest of the exact steps 1, 1/2, 1/4, ... that does not lower the objective.
+
+    Returns whether there is one, and the mean and sd of variable j after it; the states of its rows are in ``trial``.
+    """
+    slope, information, size = -(mean[j] - prior[0][j]) * prior[1][j], 0.0, 1.0
+    for p in range(rows.shape[0]):
+        w, i = values[p], rows[p]
+        if w != 0:
+            slope += w * state[i, ERROR]
+            information += w * w * state[i, KAPPA]
+            size += abs(state[i, VALUE])
+    precision, share = prior[1][j] + information, 1.0
+    for _ in range(HALVINGS):
+        found = try_one(table, j, share, slope / precision, precision, rows, values, state, trial, mean, sd, prior)
+        if found[0] >= -unit * size:
+            return True, found[1], found[2]
+        share /= 2
+    return False, mean[j], sd[j]
+
+
+@njit(cache=True, nogil=True)
+def take_over(source, target):  # type: ignore[no-untyped-def]
+    """Copy the state of a row; assigning an array would take Numba five times as long to compile."""
+    for part in range(5):
+        target[part] = source[part]
+
+
+@njit(cache=True, nogil=True)
+def commit(rows, values, trial, state):  # type: ignore[no-untyped-def]
+    """Take over the states in ``trial``."""
+    for p in range(rows.shape[0]):
+        if values[p] != 0:
+            take_over(trial[p], state[rows[p]])
+
+
+@njit(cache=True, nogil=True)
+def update_one(table, j, rows, values, state, trial, mean, sd, prior, unit):  # type: ignore[no-untyped-def]
+    """Update one variable."""
+    found, new_mean, new_sd = propose_one(table, j, rows, values, state, trial, mean, sd, prior, unit)
+    if found:
+        mean[j], sd[j] = new_mean, new_sd
+        commit(rows, values, trial, state)
+
+
+@njit(cache=True, nogil=True)
+def refresh(table, rows, values, state):  # type: ignore[no-untyped-def]
+    """Compute the terms of these rows anew, where other threads may have moved them."""
+    for p in range(rows.shape[0]):
+        i = rows[p]
+        if values[p] != 0:
+            place(table, i, state[i, ETA], state[i, SQUARED], state[i])

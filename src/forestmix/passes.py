@@ -1,0 +1,194 @@
+"""Fused passes: everything that a step needs from W, in one reading of it.
+
+A pass serves one observation, for weights that are dense or sparse and families that have a compiled form. What has no
+fused pass takes two: ``Weights.project`` before the row terms and ``Weights.collect`` after them, as batches do, whose
+matrix products use each entry of W many times anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from forestmix.arrays import Array
+from forestmix.weights import DenseWeights, SparseWeights, Weights
+
+if TYPE_CHECKING:  # kernels are imported where they are used: Numba takes a second to load
+    from forestmix.kernels.rows import RowTable
+
+
+#: Totals of two threads are this many numbers apart: on one cache line they would slow each other down.
+APART = 16
+
+
+class Pass(NamedTuple):
+    """What a pass returns, each with a leading axis of one observation.
+
+    ``value``: sum of the rows' expected log-likelihoods; ``magnitude``: size of the terms in it; ``gradient``: their
+    slope in the means; ``curvature``: ``D``; ``exact``: ``H``, each where it was asked for; and the rows' own
+    ``eta``, ``error`` and ``kappa``.
+    """
+
+    value: Array
+    magnitude: Array
+    gradient: Array
+    curvature: Array | None
+    exact: Array | None
+    eta: Array
+    error: Array
+    kappa: Array
+
+
+def has_fused_pass(weights: Weights) -> bool:
+    """Return whether a kernel reads these weights; a block cut from a larger array is left to BLAS."""
+    if isinstance(weights, DenseWeights):
+        return weights.array.flags.c_contiguous or weights.array.flags.f_contiguous
+    return isinstance(weights, SparseWeights)
+
+
+def fused_pass(
+    weights: Weights, bias: Array, table: RowTable, mean: Array, sd: Array, spread: str | None,
+    *, curvature: bool, exact: bool,
+) -> Pass:  # fmt: skip
+    """Return the site statistics of one observation.
+
+    Args:
+        weights: dense or sparse, see ``has_fused_pass``.
+        bias: of the rows.
+        table: the rows with their data.
+        mean: of the factors, (m,).
+        sd: of the factors, (m,).
+        spread: what enters the row terms: "fm" for ``sum_j |w_ij| sigma_j``, "elbo" for
+            ``sqrt(sum_j w_ij^2 sigma_j^2)``, ``None`` for 0, where curvature is constant.
+        curvature: whether to return ``D_j = (1 / sigma_j) sum_i |w_ij| s_i kappa_i``.
+        exact: whether to return ``H_j = sum_i w_ij^2 kappa_i``.
+
+    """
+    from forestmix.kernels import csr, dense
+
+    n = weights.shape[0]
+    rows = (_rows(bias, n, weights.dtype), table.kind[0], table.x[0], table.scale, table.constant[0])
+    spreads = {None: dense.NO_SPREAD, "fm": dense.ABSOLUTE_SPREAD, "elbo": dense.SQUARED_SPREAD}
+    terms = [np.empty(n, weights.dtype) for _ in range(3)]
+    if isinstance(weights, SparseWeights):
+        vectors: tuple[Array, ...] = (np.stack([mean, sd], axis=1),)
+    else:
+        vectors = (np.ascontiguousarray(mean), np.ascontiguousarray(sd))
+    out, totals = _over_ranges(
+        weights, (csr.pass_rows, dense.pass_rows, dense.pass_columns), 1 + curvature + exact,
+        (*rows, *vectors, spreads[spread], curvature, exact, *terms), with_totals=True,
+    )  # fmt: skip
+    eta, error, kappa = terms
+    return Pass(
+        totals[:1], totals[1:], out[:1],
+        out[1:2] / sd if curvature else None, out[-1:] if exact else None,
+        eta[None], error[None], kappa[None],
+    )  # fmt: skip
+
+
+def settle_rows(bias: Array, table: RowTable, eta: Array) -> tuple[Array, Array, Array, Array]:
+    """Return value, magnitude, ``error`` and ``kappa`` of rows of constant curvature whose means are known, (1, n)."""
+    from forestmix.kernels import rows, threaded
+
+    n, dtype = eta.shape[1], eta.dtype
+    count = threaded.threads(n)
+    cuts, totals = threaded.even_cuts(n, count), np.zeros((count, APART))
+    error, kappa = np.empty(n, dtype), np.empty(n, dtype)
+    given = (table.kind[0], table.x[0], table.scale, table.constant[0], _rows(bias, n, dtype), eta[0], np.empty(0))
+    threaded.run_all([
+        partial(rows.settle_rows, cuts[t], cuts[t + 1], *given, error, kappa, totals[t]) for t in range(count)
+    ])  # fmt: skip
+    value, magnitude = totals.sum(axis=0)[:2]
+    return np.array([value]), np.array([magnitude]), error[None], kappa[None]
+
+
+def curvatures(weights: Weights, sd: Array, kappa: Array, *, curvature: bool, exact: bool) -> Pass:
+    """Return ``D`` and ``H`` at given ``kappa``, (n,): a pass over Gaussian rows that have it."""
+    from forestmix.kernels import rows
+
+    n, m = weights.shape
+    nothing = np.zeros((1, n))
+    kind, x = np.full((1, n), rows.GAUSSIAN, np.int8), nothing.astype(weights.dtype)
+    table = rows.RowTable(kind, x, np.sqrt(kappa, dtype=np.float64), nothing)
+    mean = np.zeros(m, weights.dtype)
+    return fused_pass(weights, np.zeros(()), table, mean, sd, None, curvature=curvature, exact=exact)
+
+
+def normal_product(weights: Weights, direction: Array, kappa: Array) -> tuple[Array, Array]:
+    """Return ``W p`` and ``W^T diag(kappa) W p`` for each row p of ``direction``, (N, m); ``kappa`` is (N or 1, n).
+
+    It is what conjugate gradients ask of W. For one vector it takes one reading of W, where two products take two.
+    """
+    if len(direction) > 1 or not has_fused_pass(weights):
+        shift = weights.forward(direction)
+        return shift, weights.adjoint(shift * kappa)
+    from forestmix.kernels import csr, dense
+
+    shift, vector = np.empty(weights.shape[0], weights.dtype), np.ascontiguousarray(direction[0])
+    given = vector[:, None] if isinstance(weights, SparseWeights) else vector
+    out, _ = _over_ranges(
+        weights, (csr.normal_rows, dense.normal_rows, dense.normal_columns), 1,
+        (given, np.ascontiguousarray(kappa[0], weights.dtype), shift), with_totals=False,
+    )  # fmt: skip
+    return shift[None], out
+
+
+def _over_ranges(
+    weights: Weights, kernels: tuple[Any, Any, Any], sums: int, arguments: tuple[Any, ...], *, with_totals: bool
+) -> tuple[Array, Array]:
+    """Run the kernel for these weights, each thread on its own rows, and return the sums, (sums, m), and totals, (2,).
+
+    The kernels are those for sparse, row-major and column-major weights.
+    """
+    from forestmix.kernels import threaded
+
+    m = weights.shape[1]
+    if isinstance(weights, SparseWeights):
+        count = threaded.threads(weights.nnz)
+        kernel, cuts, shape = kernels[0], weights.row_cuts(count), (count, m, sums)
+        matrix: tuple[Array, ...] = weights.csr_arrays()
+    else:
+        assert isinstance(weights, DenseWeights)
+        count, by_rows = threaded.threads(weights.array.size), weights.array.flags.c_contiguous
+        kernel, matrix = (kernels[1], (weights.array,)) if by_rows else (kernels[2], (weights.array.T,))
+        cuts, shape = threaded.even_cuts(weights.shape[0], count), (count, sums, m)
+    parts, totals = _borrow_parts(weights, shape), np.zeros((count, APART))
+
+    def call(t: int) -> Callable[[], object]:
+        results = (parts[t], totals[t]) if with_totals else (parts[t],)
+        return lambda: kernel(cuts[t], cuts[t + 1], *matrix, *arguments, *results)
+
+    threaded.run_all([call(t) for t in range(count)])
+    out = _added_up(weights, parts, count)
+    weights.__dict__["_parts"] = parts
+    return out, totals.sum(axis=0)[:2]
+
+
+def _borrow_parts(weights: Weights, shape: tuple[int, ...]) -> Array:
+    """Return accumulators for the threads, those of the last pass where they fit.
+
+    Fresh memory has to be mapped page by page, which for many latents takes as long as half a pass. They are taken out
+    of the weights while in use, so that two runs on the same weights at once do not share them.
+    """
+    last = weights.__dict__.pop("_parts", None)
+    return last if last is not None and last.shape == shape else np.empty(shape, weights.dtype)
+
+
+def _added_up(weights: Weights, parts: Array, count: int) -> Array:
+    """Return what the threads have added up, (sums, m)."""
+    if not isinstance(weights, SparseWeights):
+        return parts[0].copy() if count == 1 else parts.sum(axis=0)
+    from forestmix.kernels import csr, threaded
+
+    m, sums = parts.shape[1:]
+    out, cuts = np.empty((sums, m), parts.dtype), threaded.even_cuts(m, threaded.threads(m * sums * count))
+    threaded.run_all([partial(csr.add_up, *bounds, parts, out) for bounds in pairwise(cuts)])
+    return out
+
+
+def _rows(bias: Array, n: int, dtype: np.dtype[Any]) -> Array:
+    return np.ascontiguousarray(np.broadcast_to(np.asarray(bias, dtype), n))

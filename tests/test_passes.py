@@ -1,0 +1,166 @@
+"""Fused passes against plain NumPy on a dense copy of W, for every family, layout and number of threads."""
+
+import numba
+import numpy as np
+import pytest
+from scipy import sparse
+
+import forestmix as fmx
+from forestmix.kernels import threaded
+from forestmix.model import observations
+from forestmix.partition import Partition
+from forestmix.passes import has_fused_pass, normal_product
+from forestmix.posterior import GaussianFactors
+from forestmix.statistics import Site
+from forestmix.weights import as_weights
+
+LAYOUTS = {
+    "row-major": np.ascontiguousarray,
+    "column-major": np.asfortranarray,
+    "sparse": sparse.csr_array,
+    "cut from a larger array": lambda W: np.pad(W, 3)[3:-3, 3:-3],
+    "sparse with 64-bit indices": lambda W: _with_long_indices(sparse.csr_array(W)),
+}
+SHAPES = [(1, 1), (3, 5), (4, 4), (9, 2), (37, 23), (130, 70)]
+TOLERANCE = {np.float64: 1e-11, np.float32: 3e-4}
+
+
+def _with_long_indices(matrix):
+    matrix.indices, matrix.indptr = matrix.indices.astype(np.int64), matrix.indptr.astype(np.int64)
+    return matrix
+
+
+def families(n, rng):
+    yield fmx.Gaussian(sd=0.5 + rng.random(n))
+    yield fmx.Bernoulli()
+    yield fmx.Binomial(rng.integers(1, 9, n))
+    yield fmx.Poisson()
+    yield fmx.Mixed([fmx.Gaussian(0.3), fmx.Poisson(), fmx.Bernoulli()], rng.integers(0, 3, n))
+
+
+def cases(layout, dtype, shape):
+    """Yield a layer with W in the layout, its W as an array, data with a missing entry, and factors."""
+    rng = np.random.default_rng(shape[0])
+    n, m = shape
+    W = (rng.standard_normal(shape) * (rng.random(shape) < 0.7) / np.sqrt(m)).astype(dtype)
+    for family in families(n, rng):
+        layer = fmx.Layer(family, LAYOUTS[layout](W), rng.standard_normal(n).astype(dtype))
+        model = fmx.DEF(layer)
+        x = np.array(model.sample(rng).x)
+        if n > 2:
+            x[1] = np.nan
+        q = GaussianFactors(rng.standard_normal((1, m)).astype(dtype), (0.1 + rng.random((1, m))).astype(dtype))
+        yield model.layers[0], W.astype(np.float64), observations(model, x), q
+
+
+@pytest.fixture(params=[1, 3], ids=["one thread", "three threads"])
+def threads(request, monkeypatch):
+    """As many threads as asked for, however small the problem is."""
+    monkeypatch.setattr(threaded, "threads", lambda entries: request.param)
+
+
+def expected(layer, W, data, q, objective):
+    """Return the site statistics from their formulas, row by row in float64."""
+    mean, sd = q.mean[0].astype(np.float64), q.sd[0].astype(np.float64)
+    eta, s, v = W @ mean + layer.bias, np.abs(W) @ sd, W**2 @ sd**2
+    rows = layer.family.expectations(data.x[0].astype(np.float64), eta, s if objective == "fm" else np.sqrt(v))
+    seen = np.ones(len(eta), bool) if data.observed is None else data.observed[0]
+    value, error, kappa = (np.where(seen, part, 0.0) for part in rows)
+    return value.sum(), W.T @ error, np.abs(W).T @ (s * kappa) / sd, (W**2).T @ kappa, eta, error, kappa
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("objective", ["elbo", "fm"])
+def test_statistics_follow_their_formulas(objective, layout, dtype, shape, threads):
+    for layer, W, data, q in cases(layout, dtype, shape):
+        for both in (False, True):
+            found = Site(layer, data, objective, both=both).statistics(q)
+            value, gradient, curvature, exact, eta, error, kappa = expected(layer, W, data, q, objective)
+            scale = 1 + np.abs(value)
+            tolerance = TOLERANCE[dtype]
+            assert abs(found.value[0] - value) < tolerance * scale
+            pairs = [(found.gradient, gradient), (found.eta, eta), (found.error, error), (found.kappa, kappa)]
+            pairs += [(found.curvature, curvature)] if both or objective == "fm" else []
+            pairs += [(found.exact, exact)] if both or objective == "elbo" else []
+            for got, want in pairs:
+                limit = tolerance * (1 + np.abs(want).max())
+                assert np.abs(np.broadcast_to(got, (1, len(want)))[0] - want).max() < limit, layer.family
+            assert (found.curvature is None) == (not both and objective == "elbo")
+            assert (found.exact is None) == (not both and objective == "fm")
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_normal_product(layout, dtype, threads):
+    rng = np.random.default_rng(0)
+    for n, m in SHAPES:
+        W = rng.standard_normal((n, m)).astype(dtype)
+        p, kappa = rng.standard_normal((1, m)).astype(dtype), rng.random((1, n)).astype(dtype)
+        shift, image = normal_product(as_weights(LAYOUTS[layout](W)), p, kappa)
+        want = W.astype(np.float64) @ p[0]
+        np.testing.assert_allclose(shift[0], want, atol=TOLERANCE[dtype] * 10)
+        np.testing.assert_allclose(image[0], W.T.astype(np.float64) @ (kappa[0] * want), atol=TOLERANCE[dtype] * 100)
+
+
+@pytest.mark.parametrize("layout", ["row-major", "column-major", "sparse"])
+def test_a_pass_repeats_to_the_last_bit(layout, threads):
+    layer, _, data, q = list(cases(layout, np.float64, (130, 70)))[1]
+    first, second = (Site(layer, data, "elbo", both=True).statistics(q) for _ in range(2))
+    for name in ("value", "gradient", "curvature", "exact", "magnitude"):
+        assert np.array_equal(getattr(first, name), getattr(second, name))
+
+
+def test_batches_and_single_observations_agree():
+    rng = np.random.default_rng(2)
+    for layout in LAYOUTS:
+        W = rng.standard_normal((20, 7)) * (rng.random((20, 7)) < 0.6)
+        model = fmx.DEF(fmx.Layer(fmx.Poisson(), LAYOUTS[layout](W / 3)))
+        x = model.sample(rng, 4).x
+        mean, sd = rng.standard_normal((4, 7)), 0.1 + rng.random((4, 7))
+        batch = Site(model.layers[0], observations(model, x), "elbo", both=True).statistics(GaussianFactors(mean, sd))
+        for k in range(4):
+            site = Site(model.layers[0], observations(model, x[k]), "elbo", both=True)
+            one = site.statistics(GaussianFactors(mean[k : k + 1], sd[k : k + 1]))
+            for name in ("value", "gradient", "curvature", "exact", "eta", "error", "kappa", "magnitude"):
+                np.testing.assert_allclose(getattr(batch, name)[k], getattr(one, name)[0], rtol=1e-10, atol=1e-10)
+
+
+def test_overflow_is_an_infinite_value_and_never_nan():
+    for layout in ("row-major", "column-major", "sparse"):
+        model = fmx.DEF(fmx.Layer(fmx.Poisson(), LAYOUTS[layout](np.full((5, 3), 400.0))))
+        site = Site(model.layers[0], observations(model, np.arange(5.0)), "elbo")
+        found = site.statistics(GaussianFactors(np.full((1, 3), 5.0), np.ones((1, 3))))
+        assert found.value[0] == -np.inf
+
+
+def test_what_has_a_fused_pass():
+    W = np.ones((6, 4))
+    found = {layout: has_fused_pass(as_weights(LAYOUTS[layout](W))) for layout in LAYOUTS}
+    assert found == dict.fromkeys(LAYOUTS, True) | {"cut from a larger array": False}
+    assert not has_fused_pass(fmx.Convolution(np.ones((3, 3)), (5, 5)))
+
+
+def test_groups_do_not_take_the_fused_pass():
+    W = np.random.default_rng(0).standard_normal((6, 4))
+    model = fmx.DEF(fmx.Layer(fmx.Bernoulli(), W))
+    groups = Partition.from_lists([[0, 1], [2, 3]])
+    assert not Site(model.layers[0], observations(model, np.ones(6)), "fm", groups).fused
+
+
+def test_threads_are_given_to_large_passes_only():
+    assert threaded.threads(100) == 1
+    assert threaded.threads(10**9) == numba.get_num_threads()
+    assert np.array_equal(threaded.even_cuts(10, 3), [0, 3, 6, 10])
+
+
+def test_an_error_in_any_thread_reaches_the_caller():
+    done = []
+
+    def fails():
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        threaded.run_all([lambda: done.append(1), fails, lambda: done.append(2)])
+    assert sorted(done) == [1, 2]

@@ -23,7 +23,7 @@ from forestmix.posterior import GaussianFactors, take_rows
 #: After this many steps row means and gradient are computed anew from the means, so that rounding does not build up.
 REFRESH = 50
 #: A factor that costs less than this many steps is made at once: few problems are solved in as many.
-LEAST_PATIENCE = 10
+LEAST_PATIENCE = 20
 
 
 class ConjugateGradients(Memory):

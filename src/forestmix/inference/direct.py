@@ -24,7 +24,7 @@ LARGEST = 5000
 #: Multiplications of matrix products that take as long as one entry of W in a pass, which waits for memory.
 PER_ENTRY = 30
 #: Entries of W that could be read in the time which a step takes besides its pass.
-STEP_ENTRIES = 500_000
+STEP_ENTRIES = 2_000_000
 
 
 def has_factor(point: Point) -> bool:

@@ -12,7 +12,7 @@ import scipy
 from forestmix.arrays import Array, working_dtype
 from forestmix.errors import ArgumentError
 from forestmix.weights.base import Projection, Weights
-from forestmix.weights.checks import check_matrix_shape, not_finite
+from forestmix.weights.checks import check_matrix_shape, not_finite, sums_to_finite
 
 
 class SparseWeights(Weights):
@@ -159,7 +159,7 @@ def _as_canonical(given: Any) -> scipy.sparse.csr_array:
 
 def _check_finite(matrix: scipy.sparse.csr_array) -> None:
     """Raise if a stored entry is not finite, naming the first in C order and their number."""
-    wrong = np.flatnonzero(~np.isfinite(matrix.data))
+    wrong = [] if sums_to_finite(matrix.data) else np.flatnonzero(~np.isfinite(matrix.data))
     if len(wrong):
         first = int(wrong[0])
         row = int(np.searchsorted(matrix.indptr, first, side="right")) - 1

@@ -13,6 +13,7 @@ ORDER = [
     "model", "posterior", "partition", "statistics", "auxiliary", "bounds", "evidence",
     "linear_response",
     "prediction",
+    "forest",
     "result", "inference", "progress", "run",
     "__init__",
     "data", "plots", "experiments", "report", "cli",
@@ -21,6 +22,7 @@ ORDER = [
 OUTSIDE = ("data", "plots", "experiments", "report", "cli")
 #: Imports against the order, each made when it is called and for a reason.
 EXCEPTIONS = {
+    ("forest", "plots"),  # model.plot() and selection.plot() likewise
     ("result", "plots"),  # result.plot_trace() is the contract's way to a plot
 }
 #: Internals that the outside may use: errors are raised everywhere, a plot of a result names its type.
@@ -85,7 +87,7 @@ def test_importing_forestmix_loads_neither_numba_nor_matplotlib():
     import subprocess
     import sys
 
-    heavy = ("numba", "matplotlib", "rich", "typer", "pooch")
+    heavy = ("numba", "matplotlib", "rich", "typer", "pooch", "sklearn", "networkx", "pandas")
     code = f"import sys, forestmix; print([m for m in {heavy} if m in sys.modules])"
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert output.stdout.strip() == "[]"

@@ -10,6 +10,14 @@ from forestmix.bounds import elbo, fm_bound, forest_likeness, gap
 from forestmix.errors import ArgumentError, ForestmixError
 from forestmix.evidence import log_evidence
 from forestmix.families import Bernoulli, Binomial, Gaussian, Mixed, Poisson
+from forestmix.forest import (
+    ForestDraw,
+    ForestMixtureModel,
+    ForestPosterior,
+    LowRankPlusDiagonal,
+    TreeSelection,
+    select_n_trees,
+)
 from forestmix.inference import CAVI, BlockCoordinate, Damped, ForestMixture, Hogwild
 from forestmix.model import DEF, Layer, Prior
 from forestmix.prediction import Prediction
@@ -29,12 +37,16 @@ __all__ = [
     "BlockCoordinate",
     "Convolution",
     "Damped",
+    "ForestDraw",
     "ForestMixture",
+    "ForestMixtureModel",
+    "ForestPosterior",
     "ForestmixError",
     "Gaussian",
     "Hogwild",
     "Iteration",
     "Layer",
+    "LowRankPlusDiagonal",
     "Mixed",
     "Poisson",
     "Prediction",
@@ -42,6 +54,7 @@ __all__ = [
     "Result",
     "Status",
     "Trace",
+    "TreeSelection",
     "elbo",
     "fm_bound",
     "forest_likeness",
@@ -49,5 +62,6 @@ __all__ = [
     "infer",
     "log_evidence",
     "optimal_auxiliary",
+    "select_n_trees",
     "windows",
 ]

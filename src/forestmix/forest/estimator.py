@@ -45,11 +45,11 @@ class ForestMixtureModel(Estimator):
         parents: "shared" for one forest for all observations, "observation" for a forest drawn for each.
         parent_prior: "uniform", or "learned": with shared parents the share of each tree, with parents per observation
             those of each variable; "auto" is "uniform" for shared parents, else "learned".
-        n_init: number of starts: varimax first; another replaces it if it ends higher by ``2 log(n n_trees)`` nats,
-            which is more than chance.
+        n_init: number of starts: varimax first; another replaces it if it ends higher by more than chance explains,
+            ``log(n n_trees)`` nats for each variable that has another parent.
         temperature: at which the parents are softened when a start begins, to cool to 1 within a few sweeps.
         n_moves: larger moves (a variable judged without its own influence, a tree re-seeded inside another) that may
-            fail in a row before the search ends; they count as gains by the same margin. 0 for none.
+            fail in a row before the search ends; they are kept by the same rule. 0 for none.
         batch_size: learn from minibatches of this many observations, for data too large to sweep; the ELBO then need
             not rise after each. ``None`` for all observations in each sweep.
         max_iter: limit of sweeps for a start, or of epochs with minibatches.
@@ -78,7 +78,7 @@ class ForestMixtureModel(Estimator):
         family: str = "gaussian",
         parents: str = "shared",
         parent_prior: str = "auto",
-        n_init: int = 3,
+        n_init: int = 8,
         temperature: float = 2.0,
         n_moves: int = 3,
         batch_size: int | None = None,
@@ -299,7 +299,7 @@ class ForestMixtureModel(Estimator):
         return forest_graph(self.parents_, self._edges(self.weights_), self.strengths_, chances, self.names(names))
 
     def plot(self, names: Any = None, axes: Any = None) -> Any:
-        """Draw the forest: each tree a wheel of its variables, thickness and nearness by strength."""
+        """Draw the forest: each tree in a colour, edges thick where the variable depends strongly on its latent."""
         from forestmix.plots.forest import plot_forest
 
         return plot_forest(self, names, axes)

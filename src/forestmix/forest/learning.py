@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy import optimize
 
 from forestmix.arrays import Array
 from forestmix.families import Family, Gaussian
@@ -19,8 +20,10 @@ from forestmix.model import Observations
 _COOLING = 8
 #: Newton steps on the leaves before the first sweep of a family that is not Gaussian.
 _WARMING = 5
-#: Sweeps after which a proposal that is far behind is given up.
-_TRIAL = 30
+#: Sweeps of every start, and sweeps after which a move that is far behind is given up.
+_TRIAL = 20
+#: Starts beside the first that are run to the end.
+_FINALISTS = 2
 
 
 @dataclass(frozen=True)
@@ -77,14 +80,22 @@ def learn(data: Observations, family: Family, settings: Settings, rng: np.random
 
 
 def learn_gaussian(data: Observations, settings: Settings, rng: np.random.Generator) -> Run:
-    """Learn Gaussian leaves with shared parents from several starts, and try larger moves from the best."""
-    engine, best = GaussianShared(data), None
-    for place, latents in enumerate(starts(data.x, settings.n_trees, rng, settings.n_init)):
-        run = anneal(engine, latents, settings)
-        settings.report(f"start {place + 1} of {settings.n_init}: ELBO {run.state.value:.8g}, {len(run.trace)} sweeps")
-        if best is None or run.state.value > best.state.value + margin(data, settings):
-            best = run
-    assert best is not None
+    """Learn Gaussian leaves with shared parents from several starts, and try larger moves from the best.
+
+    All starts get a few sweeps; the first and the best of the others are run to the end.
+    """
+    engine = GaussianShared(data)
+    short = replace(settings, max_iter=min(_TRIAL, settings.max_iter))
+    runs = [anneal(engine, latents, short) for latents in starts(data.x, settings.n_trees, rng, settings.n_init)]
+    for place, run in enumerate(runs):
+        settings.report(f"start {place + 1} of {settings.n_init}: ELBO {run.state.value:.8g}")
+    others = sorted(runs[1:], key=lambda run: -run.state.value)[:_FINALISTS]
+    best = resume(engine, runs[0], settings)
+    for run in others:
+        done = resume(engine, run, settings)
+        if is_better(done.state, best.state):
+            best = done
+    settings.report(f"best start: ELBO {best.state.value:.8g} after {len(best.trace)} sweeps")
     return improve(engine, best, settings, rng)
 
 
@@ -95,6 +106,14 @@ def anneal(engine: GaussianShared, latents: Latents, settings: Settings) -> Run:
         for heat in np.geomspace(settings.temperature, 1.0, _COOLING, endpoint=False):
             state = engine.sweep(state, replace(settings.options, temperature=float(heat)))
     return climb(engine, state, settings)
+
+
+def resume(engine: Engine, run: Run, settings: Settings) -> Run:
+    """Go on with a run that was cut short."""
+    if run.converged or len(run.trace) >= settings.max_iter:
+        return run
+    more = climb(engine, run.state, replace(settings, max_iter=settings.max_iter - len(run.trace)))
+    return Run(more.state, run.trace + more.trace, more.converged)
 
 
 def climb(engine: Engine, state: State, settings: Settings, rival: float = -np.inf) -> Run:
@@ -117,12 +136,12 @@ def improve(engine: GaussianShared, best: Run, settings: Settings, rng: np.rando
 
     The trace goes on with the values of a kept move that lie above what was there.
     """
-    failures, least = 0, margin(engine.data, settings)
+    failures = 0
     while failures < settings.n_moves:
         for latents in proposals(best.state, engine.data, rng):
             start = engine.finish(best.state.forest, latents, best.state.responsibilities, settings.options)
             run = climb(engine, start, settings, best.state.value)
-            if run.state.value > best.state.value + least:
+            if is_better(run.state, best.state):
                 trace = best.trace + [value for value in run.trace if value > best.trace[-1]]
                 best, failures = Run(run.state, trace, run.converged), 0
                 settings.report(f"a move raised the ELBO to {best.state.value:.8g}")
@@ -135,13 +154,18 @@ def improve(engine: GaussianShared, best: Run, settings: Settings, rng: np.rando
     return best
 
 
-def margin(data: Observations, settings: Settings) -> float:
-    """Return the gain that makes a start or a move worth preferring to the varimax start: ``2 log(n m)``.
+def is_better(new: State, old: State) -> bool:
+    """Say whether a state is higher by more than chance explains.
 
-    Among n m choices of a parent, two made together gain about so much by chance. On planted forests with few
-    variables to a tree, smaller gains raised the ELBO and lowered the agreement with the truth.
+    Of k variables that changed their parent, each had about n m ways to change, so that the best of all changes gains
+    up to ``k log(n m)`` by chance. On planted forests with few variables to a tree, smaller gains raised the ELBO and
+    lowered the agreement with the truth.
     """
-    return 2 * float(np.log(data.x.shape[1] * settings.n_trees))
+    n, m = old.responsibilities.shape
+    pair = np.zeros((m, m))
+    np.add.at(pair, (np.argmax(old.responsibilities, axis=1), np.argmax(new.responsibilities, axis=1)), 1)
+    same = pair[optimize.linear_sum_assignment(-pair)].sum()
+    return new.value > old.value + max(n - same, 1) * np.log(n * m)
 
 
 def empty_forest(data: Observations, latents: Latents, family: Family) -> ForestParameters:

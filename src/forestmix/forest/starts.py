@@ -5,24 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from scipy.cluster import hierarchy
 
 from forestmix.arrays import Array
 from forestmix.forest.parameters import Latents
 
 #: Spread of a latent at the start, about that of one which ten leaves tell of.
 _SPREAD = 0.3
+#: Average linkage takes the square of the number of variables; with more than this it is left out.
+_LARGEST_LINKAGE = 2000
 
 
 def starts(z: Array, m: int, rng: np.random.Generator, number: int) -> Iterator[Latents]:
     """Yield ``number`` starts from standardised data (N, n), with 0 where it is missing.
 
-    The first is the varimax rotation of the leading components. The others are, in turn, groups of variables around
-    lines through the origin of the components' space, and varimax from a random rotation of noisy components.
+    The first is the varimax rotation of the leading components, the second the groups of average linkage on
+    correlations. The others are, in turn, groups of variables around lines through the origin of the components' space,
+    and varimax from a random rotation of noisy components.
     """
     scores, loadings = components(z, m, rng)
     for place in range(number):
         if place == 0:
             turned = scores @ varimax(loadings)
+        elif place == 1 and 2 < z.shape[1] <= _LARGEST_LINKAGE:
+            turned = main_directions(z, linked_groups(z, m), m, rng)
         elif place % 2:
             turned = scores @ line_directions(loadings, m, rng)
         else:
@@ -79,6 +85,24 @@ def line_directions(loadings: Array, m: int, rng: np.random.Generator, max_iter:
             mine = loadings[label == j]
             lines[j] = np.linalg.eigh(mine.T @ mine)[1][:, -1]
     return lines.T
+
+
+def linked_groups(z: Array, m: int) -> Array:
+    """Return the group of each variable by average linkage with distance ``1 - |correlation|``."""
+    size = np.maximum(np.linalg.norm(z, axis=0), 1e-12)
+    distance = np.clip(1 - np.abs((z.T @ z) / np.outer(size, size)), 0, 1)
+    condensed = distance[np.triu_indices(len(distance), 1)]
+    return np.asarray(hierarchy.fcluster(hierarchy.linkage(condensed, "average"), m, "maxclust")) - 1
+
+
+def main_directions(z: Array, label: Array, m: int, rng: np.random.Generator, steps: int = 10) -> Array:
+    """Return the main direction of each group's variables, (N, m), by power iteration."""
+    member = np.eye(m)[label]
+    direction = rng.standard_normal((z.shape[0], m))
+    for _ in range(steps):
+        direction = z @ (member * (z.T @ direction))
+        direction = direction / np.maximum(np.linalg.norm(direction, axis=0), 1e-12)
+    return direction
 
 
 def random_rotation(k: int, rng: np.random.Generator) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -42,22 +42,21 @@ def plot_forest(model: ForestMixtureModel, names: Any = None, axes: Any = None) 
     labels = model.names(names)
     trees = [(int(j), _strongest_first(model, int(j))) for j in np.unique(model.parents_)]
     named = len(labels) <= _MOST_LABELS
-    longest = max(map(len, labels)) if named else 0
-    layouts = [_wheel(len(members), longest) if named else _disc(len(members)) for _, members in trees]
-    centres, size = _packed([reach for _, reach in layouts])
+    blocks = [_fan([labels[i] for i in members]) if named else _disc(len(members)) for _, members in trees]
+    corners, size = (_columns if named else _shelves)([block.size for block in blocks])
     axes = _axes(axes, size, named)
-    for (tree, members), (places, reach), centre in zip(trees, layouts, centres, strict=True):
-        _draw_tree(axes, model, tree, members, centre, centre + places, named)
+    for (tree, members), block, corner in zip(trees, blocks, corners, strict=True):
+        _draw_tree(axes, model, tree, members, corner + block.root, corner + block.places, named)
         if named:
-            _name_variables(axes, [labels[i] for i in members], places, centre)
+            for i, place in zip(members, corner + block.places, strict=True):
+                axes.text(place[0] + 0.22, place[1], labels[i], ha="left", va="center", fontsize=8.5, color=BLACK)
         else:
-            axes.text(
-                centre[0], centre[1] - reach + 0.1, f"tree {tree}: {len(members)}", ha="center", va="top", fontsize=8
-            )
+            text = f"tree {tree}: {len(members)}"
+            axes.text(*(corner + block.root - [0, block.size[1] / 2 - 0.1]), text, ha="center", va="top", fontsize=8)
     axes.set_aspect("equal")
     axes.set_axis_off()
-    axes.set_xlim(-0.1, size[0] + 0.1)
-    axes.set_ylim(-size[1] - 0.1, 0.1)
+    axes.set_xlim(-0.2, size[0] + 0.2)
+    axes.set_ylim(-size[1] - 0.2, 0.2)
     return axes
 
 
@@ -146,33 +145,48 @@ def _strongest_first(model: ForestMixtureModel, tree: int) -> Array:
     return members[np.argsort(-model.strengths_[members])]
 
 
-def _wheel(number: int, longest: int) -> tuple[Array, float]:
-    """Return places of named variables on a circle, and how far the names reach."""
-    radius = max(0.9, 0.30 * number / (2 * np.pi) * 1.6)
-    angle = np.pi / 2 - 2 * np.pi * np.arange(number) / max(number, 1)
-    places = radius * np.c_[np.cos(angle), np.sin(angle)]
-    return places, radius + 0.25 + 0.125 * longest
+class _Block(NamedTuple):
+    """Where a tree's latent and variables are drawn, from the top left corner of a box of some size."""
+
+    root: Array
+    places: Array
+    size: Array
 
 
-def _disc(number: int) -> tuple[Array, float]:
-    """Return places of many variables on a disc, evenly, the first in the middle, and the disc's radius."""
+def _fan(names: list[str]) -> _Block:
+    """Return a tree with its named variables one below the other to the right of its latent."""
+    down = -0.45 * np.arange(len(names)) - 0.45
+    size = np.array([2.9 + 0.135 * max(map(len, names)), 0.45 * len(names) + 0.75])
+    return _Block(np.array([0.4, down.mean()]), np.c_[np.full(len(names), 2.2), down], size)
+
+
+def _disc(number: int) -> _Block:
+    """Return a tree with many variables on a disc around its latent, evenly, the first in the middle."""
     place = np.arange(number) + 1.5
     angle = place * np.pi * (3 - np.sqrt(5))
     radius = _DISC * np.sqrt(place)
-    return radius[:, None] * np.c_[np.cos(angle), np.sin(angle)], float(radius.max(initial=0)) + 0.75
+    reach = float(radius.max()) + 0.75
+    root = np.array([reach, -reach])
+    return _Block(root, root + radius[:, None] * np.c_[np.cos(angle), np.sin(angle)], np.full(2, 2 * reach))
 
 
-def _packed(reaches: list[float]) -> tuple[list[Array], Array]:
-    """Return centres of circles on shelves from the top left down, and the size of it all."""
-    width = max(1.35 * np.sqrt(sum((2 * reach) ** 2 for reach in reaches)), 2 * max(reaches))
-    centres, across, top, height, widest = [], 0.0, 0.0, 0.0, 0.0
-    for reach in reaches:
-        if across + 2 * reach > width * 1.0001 and across > 0:
+def _shelves(sizes: list[Array]) -> tuple[list[Array], Array]:
+    """Return corners of boxes on shelves, left to right and from the top down, and the size of it all."""
+    width = max(1.35 * np.sqrt(sum(float(np.prod(size)) for size in sizes)), max(float(size[0]) for size in sizes))
+    corners, across, top, height, widest = [], 0.0, 0.0, 0.0, 0.0
+    for wide, high in sizes:
+        if across and across + wide > width:
             across, top, height = 0.0, top - height, 0.0
-        centres.append(np.array([across + reach, top - reach]))
-        across, height = across + 2 * reach, max(height, 2 * reach)
+        corners.append(np.array([across, top]))
+        across, height = across + wide, max(height, high)
         widest = max(widest, across)
-    return centres, np.array([widest, height - top])
+    return corners, np.array([widest, height - top])
+
+
+def _columns(sizes: list[Array]) -> tuple[list[Array], Array]:
+    """Return corners of boxes in columns, from the top down and left to right, and the size of it all."""
+    corners, size = _shelves([part[::-1] / [0.55, 1.0] for part in sizes])
+    return [np.array([-corner[1], -0.55 * corner[0]]) for corner in corners], np.array([size[1], 0.55 * size[0]])
 
 
 def _axes(axes: Any, size: Array, named: bool) -> Any:
@@ -180,8 +194,7 @@ def _axes(axes: Any, size: Array, named: bool) -> Any:
         return axes
     from matplotlib import pyplot
 
-    scale = (0.55 if named else 0.32) * 1.0
-    inches = np.maximum(size * scale, 2.5)
+    inches = np.maximum(size * (0.55 if named else 0.32), 2.0)
     inches = inches * min(1.0, 12 / inches.max())
     return pyplot.subplots(figsize=tuple(inches), layout="constrained")[1]
 
@@ -194,10 +207,10 @@ def _draw_tree(
 
     colour = TREES[tree % len(TREES)]
     strength, chance = model.strengths_[members], model.responsibilities_[members, tree]
-    widths = (0.4 + 4.2 * strength**2) * (1.0 if named else 0.45)
+    widths = (0.4 + 4.2 * strength**2) * (1.0 if named else 0.6)
     edges = [[centre, place] for place in places]
     axes.add_collection(
-        LineCollection(edges, linewidths=widths, colors=to_rgba(colour, 0.75 if named else 0.35), zorder=1)
+        LineCollection(edges, linewidths=widths, colors=to_rgba(colour, 0.75 if named else 0.4), zorder=1)
     )
     colours = [to_rgba(colour, 0.25 + 0.75 * float(part)) for part in chance]
     size = 46 if named else 16
@@ -206,14 +219,3 @@ def _draw_tree(
     axes.scatter(*centre, s=330 if named else 110, c="white", edgecolors=colour, linewidths=2.0, zorder=4)
     if named:
         axes.text(*centre, str(tree), ha="center", va="center", fontsize=9, color=BLACK, zorder=5)
-
-
-def _name_variables(axes: Any, names: list[str], places: Array, centre: Array) -> None:
-    for name, place in zip(names, places, strict=True):
-        angle = np.degrees(np.arctan2(place[1], place[0]))
-        left = abs(angle) > 90.001
-        at = centre + place * (1 + 0.17 / np.linalg.norm(place))
-        axes.text(
-            *at, name, rotation=angle + 180 if left else angle, rotation_mode="anchor",
-            ha="right" if left else "left", va="center", fontsize=8, color=BLACK,
-        )  # fmt: skip

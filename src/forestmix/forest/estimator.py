@@ -45,8 +45,8 @@ class ForestMixtureModel(Estimator):
         parents: "shared" for one forest for all observations, "observation" for a forest drawn for each.
         parent_prior: "uniform", or "learned": with shared parents the share of each tree, with parents per observation
             those of each variable; "auto" is "uniform" for shared parents, else "learned".
-        n_init: number of starts: varimax first; another replaces it if it ends higher by more than chance explains,
-            ``log(n n_trees)`` nats for each variable that has another parent.
+        n_init: number of starts: varimax, average linkage, then random ones. A random start is preferred if it ends
+            higher by more than chance explains, ``log(n n_trees)`` nats for each variable that has another parent.
         temperature: at which the parents are softened when a start begins, to cool to 1 within a few sweeps.
         n_moves: larger moves (a variable judged without its own influence, a tree re-seeded inside another) that may
             fail in a row before the search ends; they are kept by the same rule. 0 for none.

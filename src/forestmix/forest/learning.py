@@ -22,8 +22,8 @@ _COOLING = 8
 _WARMING = 5
 #: Sweeps of every start, and sweeps after which a move that is far behind is given up.
 _TRIAL = 20
-#: Starts beside the first that are run to the end.
-_FINALISTS = 2
+#: Starts that are not random, and the number of random ones that are run to the end.
+_TRUSTED, _FINALISTS = 2, 2
 
 
 @dataclass(frozen=True)
@@ -82,16 +82,17 @@ def learn(data: Observations, family: Family, settings: Settings, rng: np.random
 def learn_gaussian(data: Observations, settings: Settings, rng: np.random.Generator) -> Run:
     """Learn Gaussian leaves with shared parents from several starts, and try larger moves from the best.
 
-    All starts get a few sweeps; the first and the best of the others are run to the end.
+    All starts get a few sweeps; the first two, which see all variables at once, and the best of the others are run to
+    the end. A random start must be better than the first two by more than chance explains.
     """
     engine = GaussianShared(data)
     short = replace(settings, max_iter=min(_TRIAL, settings.max_iter))
     runs = [anneal(engine, latents, short) for latents in starts(data.x, settings.n_trees, rng, settings.n_init)]
     for place, run in enumerate(runs):
         settings.report(f"start {place + 1} of {settings.n_init}: ELBO {run.state.value:.8g}")
-    others = sorted(runs[1:], key=lambda run: -run.state.value)[:_FINALISTS]
-    best = resume(engine, runs[0], settings)
-    for run in others:
+    finals = [resume(engine, run, settings) for run in runs[:_TRUSTED]]
+    best = max(finals, key=lambda run: run.state.value)
+    for run in sorted(runs[_TRUSTED:], key=lambda run: -run.state.value)[:_FINALISTS]:
         done = resume(engine, run, settings)
         if is_better(done.state, best.state):
             best = done

@@ -6,13 +6,14 @@ A proposal is a start for EM near a state where it has converged; the caller kee
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from forestmix.arrays import Array
 from forestmix.forest.engines import State
-from forestmix.forest.moments import gaussian_latents, gaussian_scores, moments
-from forestmix.forest.parameters import Latents
+from forestmix.forest.moments import Moments, gaussian_latents, gaussian_scores, moments, regression
+from forestmix.forest.parameters import ForestParameters, Latents
 from forestmix.model import Observations
 
 _POWER_STEPS = 8
@@ -36,28 +37,34 @@ def without_oneself(state: State, data: Observations) -> Latents | None:
     """
     p, r = state.forest, state.responsibilities
     assert p.noise is not None
-    n, every = p.n_variables, np.arange(p.n_variables)
+    every, label = np.arange(p.n_variables), np.argmax(r, axis=1)
     scores = gaussian_scores(p, moments(data, state.latents))
-    label = np.argmax(r, axis=1)
-    share = r[every, label] * p.weights[every, label] / p.noise[every, label] ** 2
-    precision = state.latents.sd**-2.0
-    own = precision[:, label] - share * p.weights[every, label]
-    there = np.ones(1) if data.observed is None else data.observed
-    precise = np.where(there, own, precision[:, label])
-    mean = (
-        state.latents.mean[:, label] * precision[:, label] - share * (data.x - p.bias[every, label] * there)
-    ) / precise
-    variance = np.broadcast_to(1 / precise, mean.shape)
-    count = np.broadcast_to(np.asarray(there, np.float64), data.x.shape).sum(axis=0)
-    x, y = data.x.sum(axis=0) / count, (mean * there).sum(axis=0) / count
-    covariance = (data.x * mean).sum(axis=0) / count - x * y
-    spread = ((mean**2 + variance) * there).sum(axis=0) / count - y**2
-    left = (data.x**2).sum(axis=0) / count - x**2 - covariance**2 / spread
-    scores[every, label] = -0.5 * count * (np.log(2 * np.pi * np.maximum(left, p.noise.min() ** 2)) + 1)
+    sums = _moments_without_oneself(state, data, label)
+    alone = regression(_edges(p, every, label), sums, float(p.noise.min()) ** 2)
+    scores[every, label] = gaussian_scores(alone, sums)[:, 0]
     chosen = np.argmax(scores, axis=1)
-    if (chosen == label).all():
-        return None
-    return gaussian_latents(p, data, np.eye(p.n_trees)[chosen] * np.ones((n, 1)))
+    return None if (chosen == label).all() else gaussian_latents(p, data, np.eye(p.n_trees)[chosen])
+
+
+def _moments_without_oneself(state: State, data: Observations, label: Array) -> Moments:
+    """Return the moments of each variable with its parent's latent, less its own influence, as columns (n, 1)."""
+    p, every = state.forest, np.arange(state.forest.n_variables)
+    assert p.noise is not None
+    w, b = p.weights[every, label], p.bias[every, label]
+    pull = state.responsibilities[every, label] * w / p.noise[every, label] ** 2
+    there = np.ones((1, len(w))) if data.observed is None else data.observed.astype(np.float64)
+    precision = (state.latents.sd**-2.0)[:, label]
+    rest = precision - pull * w * there
+    mean = (state.latents.mean[:, label] * precision - pull * (data.x - b) * there) / rest
+    parts = (there, data.x, data.x**2, mean * there, (mean**2 + 1 / rest) * there, data.x * mean)
+    return Moments(*(np.broadcast_to(part, data.x.shape).sum(axis=0)[:, None] for part in parts))
+
+
+def _edges(p: ForestParameters, every: Array, label: Array) -> ForestParameters:
+    """Return the parameters of each variable's own edge, as those of one tree."""
+    assert p.noise is not None
+    w, b, noise = (part[every, label][:, None] for part in (p.weights, p.bias, p.noise))
+    return replace(p, weights=w, bias=b, noise=noise)
 
 
 def reseeded(state: State, data: Observations, rng: np.random.Generator) -> Iterator[Latents]:

@@ -165,7 +165,7 @@ def _name_difference(known: Array, names: Array) -> str:
 
 def _not_fitted() -> type[ArgumentError]:
     """Return the error for an estimator that is not fitted; scikit-learn's own too, where it is in use."""
-    if "sklearn" not in sys.modules:
+    if sys.modules.get("sklearn") is None:
         return ArgumentError
     from sklearn.exceptions import NotFittedError
 
@@ -174,7 +174,7 @@ def _not_fitted() -> type[ArgumentError]:
 
 def _global_output() -> str:
     """Return the output that ``sklearn.set_config(transform_output=...)`` asks for."""
-    if "sklearn" not in sys.modules:
+    if sys.modules.get("sklearn") is None:
         return "default"
     from sklearn import get_config
 

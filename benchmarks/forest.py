@@ -197,6 +197,20 @@ def seconds(action: Callable[[], object]) -> tuple[float, object]:
     return time.perf_counter() - start, value
 
 
+def pictures() -> None:
+    """Draw the pictures of docs/forest.md into docs/, from that page's own code."""
+    import re
+
+    import matplotlib
+
+    matplotlib.use("Agg")
+    names: dict[str, object] = {}
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), flags=re.DOTALL)
+    for block in (blocks[0], next(block for block in blocks if "from_bound" in block)):
+        text = re.sub(r'savefig\("(\w+\.png)"', lambda match: f'savefig(r"{PAGE.parent / match[1]}", dpi=110', block)
+        exec(compile(text, PAGE.name, "exec"), names)
+
+
 def write(name: str, lines: list[str]) -> None:
     """Put a table between its two marks in the page."""
     text = PAGE.read_text("utf-8")
@@ -210,8 +224,12 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one seed, without the largest problems")
     parser.add_argument("--write", action="store_true", help="put the tables into docs/forest.md")
+    parser.add_argument("--pictures", action="store_true", help="draw the pictures of docs/forest.md, and nothing else")
     parser.add_argument("--only", choices=("recovery", "held-out", "timing"), help="one table")
     options = parser.parse_args(arguments)
+    if options.pictures:
+        pictures()
+        return
     problems = tuple(p for p in PROBLEMS if not options.quick or p.n * p.N <= 250_000)
     seeds = 1 if options.quick else 3
     sizes = ((500, 500, 10), (1000, 1000, 20), (2000, 2000, 20), (5000, 2000, 50))

@@ -11,20 +11,21 @@ from scipy import sparse
 
 from forestmix.arrays import Array, generator, numbers
 from forestmix.auxiliary import Auxiliary
-from forestmix.errors import ArgumentError, unknown_name
-from forestmix.families import Bernoulli, Family, Gaussian, Poisson
+from forestmix.errors import ArgumentError
+from forestmix.families import Family, Gaussian
 from forestmix.forest.bound import forest_of_bound
 from forestmix.forest.covariance import LowRankPlusDiagonal
 from forestmix.forest.given import ForestPosterior, elbo_at, infer_given
 from forestmix.forest.graph import forest_graph
-from forestmix.forest.learning import Run, Settings, learn, standardise
+from forestmix.forest.learning import Run, learn, standardise
 from forestmix.forest.parameters import ForestDraw, ForestParameters, Latents, checked_parameters
+from forestmix.forest.presentation import in_order, natural_noise, rescaled
 from forestmix.forest.protocol import Estimator
 from forestmix.forest.scoring import gaussian_log_likelihood, observation_bounds, quadrature_log_likelihood
+from forestmix.forest.settings import are_shared, checked_settings, family_of, generator_of
 from forestmix.forest.stochastic import learn_in_batches
 from forestmix.model import DEF, Observations
 
-FAMILIES: dict[str, type[Family]] = {"gaussian": Gaussian, "bernoulli": Bernoulli, "poisson": Poisson}
 _INFERENCE_SWEEPS = 200
 _INFERENCE_TOL = 1e-9
 
@@ -114,21 +115,21 @@ class ForestMixtureModel(Estimator):
         return self.fit(X).transform(X)
 
     def _learn(self, X: Any) -> None:
-        settings, family = self._settings(), self._family()
+        settings, family = checked_settings(self.get_params()), family_of(self.family)
         array = self._numbers(X, reset=True)
         data, centre, scale = self._observations(array, family, standard=True)
-        rng = _generator(self.random_state)
+        rng = generator_of(self.random_state)
         if self.batch_size is not None and self.batch_size < array.shape[0]:
             run = learn_in_batches(data, family, settings, self.batch_size, rng)
         else:
             run = learn(data, family, settings, rng)
-        self._keep(_in_order(run), centre, scale, data)
+        self._keep(in_order(run), centre, scale, data)
 
     def _keep(self, run: Run, centre: Array, scale: Array, data: Observations) -> None:
         """Set the attributes from a run on standardised data, in the units of the data."""
         there = data.x.shape[0] if data.observed is None else data.observed.sum(axis=0)
         jacobian = float(np.sum(there * np.log(scale)))
-        self._set(_rescaled(run.state.forest, centre, scale), run.state.responsibilities)
+        self._set(rescaled(run.state.forest, centre, scale), run.state.responsibilities)
         self.elbo_ = run.state.value - jacobian
         self.elbo_trace_ = np.array(run.trace) - jacobian
         self.converged_, self.n_iter_ = run.converged, len(run.trace)
@@ -141,7 +142,7 @@ class ForestMixtureModel(Estimator):
         self.weights_, self.biases_, self.noise_ = forest.weights, forest.bias, forest.noise
         self.parent_prior_ = np.array(forest.parent_prior)
         w = self._edges(forest.weights) * forest.prior_sd[self.parents_]
-        noise = self._edges(forest.noise) if forest.noise is not None else _natural_noise(forest.family)
+        noise = self._edges(forest.noise) if forest.noise is not None else natural_noise(forest.family)
         self.strengths_ = np.abs(w) / np.sqrt(w**2 + noise**2)
 
     # Models that are given, not learned.
@@ -168,9 +169,9 @@ class ForestMixtureModel(Estimator):
             parents: "shared" or "observation".
 
         """
+        are_shared(parents)
         model = cls(family=family, parents=parents)
-        forest = checked_parameters(model._family(), weights, bias, parent_prior, noise)
-        model._shared()
+        forest = checked_parameters(family_of(family), weights, bias, parent_prior, noise)
         model.n_trees = forest.n_trees
         model._set(forest, np.array(forest.parent_prior))
         return model
@@ -304,6 +305,13 @@ class ForestMixtureModel(Estimator):
 
         return plot_forest(self, names, axes)
 
+    def plot_parents(self, image_shape: tuple[int, int], axes: Any = None) -> Any:
+        """Draw which parent each pixel has, for variables that are the pixels of an image, and among how many."""
+        from forestmix.plots.forest import plot_parent_map
+
+        self._check_fitted()
+        return plot_parent_map(self, image_shape, axes)
+
     def names(self, names: Any = None) -> list[str]:
         """Return the names of the variables: those given, those of the data frame fitted on, or x0, x1, ..."""
         self._check_fitted()
@@ -327,7 +335,7 @@ class ForestMixtureModel(Estimator):
         tol: float = _INFERENCE_TOL,
     ) -> ForestPosterior:
         data, centre, scale = self._observations(array, self._forest.family, standard=True)
-        forest = _rescaled(self._forest, -centre / scale, 1 / scale)
+        forest = rescaled(self._forest, -centre / scale, 1 / scale)
         r = self.responsibilities_ if responsibilities is None else responsibilities
         found = infer_given(forest, data, r, shared=self._shared(), parents=parents, max_iter=max_iter, tol=tol)
         there = data.x.shape[0] if data.observed is None else data.observed.sum(axis=0)
@@ -365,92 +373,4 @@ class ForestMixtureModel(Estimator):
         return self._forest.n_trees
 
     def _shared(self) -> bool:
-        if self.parents not in ("shared", "observation"):
-            raise unknown_name("parents", self.parents, ("shared", "observation"))
-        return self.parents == "shared"
-
-    def _family(self) -> Family:
-        if self.family not in FAMILIES:
-            raise unknown_name("family", self.family, FAMILIES)
-        return FAMILIES[self.family]()
-
-    def _settings(self) -> Settings:
-        if self.parent_prior not in ("auto", "uniform", "learned"):
-            raise unknown_name("parent_prior", self.parent_prior, ("auto", "uniform", "learned"))
-        for name, least in (("n_trees", 1), ("n_init", 1), ("n_moves", 0), ("max_iter", 1)):
-            _whole(name, getattr(self, name), least)
-        if self.batch_size is not None:
-            _whole("batch_size", self.batch_size, 2)
-        _number("temperature", self.temperature, 1.0, np.inf)
-        _number("tol", self.tol, 0.0, np.inf)
-        _number("min_noise", self.min_noise, 1e-12, 1.0)
-        shared = self._shared()
-        learned = self.parent_prior == "learned" or (self.parent_prior == "auto" and not shared)
-        return Settings(
-            n_trees=int(self.n_trees),
-            shared=shared,
-            learn_prior=learned,
-            n_init=int(self.n_init),
-            temperature=float(self.temperature),
-            n_moves=int(self.n_moves),
-            max_iter=int(self.max_iter),
-            tol=float(self.tol),
-            min_variance=float(self.min_noise),
-            report=print if self.verbose else _silent,
-        )
-
-
-def _rescaled(p: ForestParameters, centre: Array, scale: Array) -> ForestParameters:
-    """Return the model of ``centre + scale * x`` for Gaussian leaves; other families are left as they are."""
-    if p.noise is None:
-        return p
-    size = scale[:, None]
-    return replace(p, weights=p.weights * size, bias=p.bias * size + centre[:, None], noise=p.noise * size)
-
-
-def _in_order(run: Run) -> Run:
-    """Return the run with the largest trees first, and each latent of the sign that most of its variables have."""
-    p, r = run.state.forest, run.state.responsibilities
-    order = np.argsort(-r.sum(axis=0), kind="stable")
-    sign = np.where((r * p.weights).sum(axis=0) < 0, -1.0, 1.0)[order]
-    noise = None if p.noise is None else p.noise[:, order]
-    forest = replace(
-        p,
-        weights=p.weights[:, order] * sign,
-        bias=p.bias[:, order],
-        parent_prior=p.parent_prior[:, order],
-        noise=noise,
-    )
-    q = run.state.latents
-    latents = Latents(q.mean[:, order] * sign, q.sd[:, order])
-    return replace(run, state=replace(run.state, forest=forest, latents=latents, responsibilities=r[:, order]))
-
-
-def _natural_noise(family: Family) -> float:
-    """Return the spread that a natural parameter is measured against: that of a logistic variable, or 1."""
-    return float(np.pi / np.sqrt(3)) if family.name == "bernoulli" else 1.0
-
-
-def _generator(random_state: Any) -> np.random.Generator:
-    if isinstance(random_state, np.random.RandomState):
-        return np.random.default_rng(random_state.randint(2**31))
-    if random_state is None or isinstance(random_state, int | np.integer | np.random.Generator):
-        return np.random.default_rng(random_state)
-    raise ArgumentError(
-        f"random_state must be an integer seed, a numpy.random.Generator or None; got {type(random_state).__name__}."
-    )
-
-
-def _whole(name: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ArgumentError(f"{name} must be a whole number of at least {least}; got {value!r}.")
-
-
-def _number(name: str, value: Any, least: float, most: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not least <= value < most:
-        limit = f" and below {most:g}" if np.isfinite(most) else ""
-        raise ArgumentError(f"{name} must be a number of at least {least:g}{limit}; got {value!r}.")
-
-
-def _silent(line: str) -> None:
-    """Say nothing."""
+        return are_shared(self.parents)

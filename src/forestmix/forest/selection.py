@@ -10,7 +10,8 @@ import numpy as np
 
 from forestmix.arrays import Array
 from forestmix.errors import ArgumentError
-from forestmix.forest.estimator import ForestMixtureModel, _generator
+from forestmix.forest.estimator import ForestMixtureModel
+from forestmix.forest.settings import generator_of
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ def select_n_trees(
     N = len(X)
     if isinstance(folds, bool) or not isinstance(folds, int | np.integer) or not 2 <= folds <= N:
         raise ArgumentError(f"folds must be a whole number from 2 to the {N} observations; got {folds!r}.")
-    parts = np.array_split(_generator(random_state).permutation(N), folds)
+    parts = np.array_split(generator_of(random_state).permutation(N), folds)
     scores = np.empty((len(numbers), folds))
     for column, held_out in enumerate(parts):
         kept = np.setdiff1d(np.arange(N), held_out)

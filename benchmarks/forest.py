@@ -1,7 +1,8 @@
 """Planted forests: who finds them, how well the rest of the data is predicted, and how long it takes.
 
 ``python -m benchmarks.forest`` prints three tables and, with ``--write``, puts them into docs/forest.md;
-``--quick`` takes one seed and leaves out the largest problems.
+``--quick`` takes one seed and leaves out the largest problems. On a machine that is busy, OMP_NUM_THREADS=1 keeps
+the threads of several methods from waiting for each other.
 """
 
 from __future__ import annotations
@@ -191,7 +192,7 @@ def held_out(problems: tuple[Problem, ...], seeds: int) -> list[str]:
 def timing(sizes: tuple[tuple[int, int, int], ...]) -> list[str]:
     """Return a table of processor seconds: 30 sweeps, also for each entry of X, tree and sweep; fits to the end."""
     lines = [
-        "| variables | observations | trees | 30 sweeps (s) | per entry, tree and sweep (ns) | one start (s) "
+        "| variables | observations | trees | seconds (sweeps) | per entry, tree and sweep (ns) | one start (s) "
         "| default, 8 starts (s) | linear CorEx (s) | Rand index: one start, default, CorEx |",
         "|---" * 9 + "|",
     ]
@@ -199,23 +200,33 @@ def timing(sizes: tuple[tuple[int, int, int], ...]) -> list[str]:
 
     for n, N, m in sizes:
         X, _, parents = plant(Problem(n, m, N, 0.3, ""), 0)
-        sweeps, _ = seconds(lambda X=X, m=m: thirty_sweeps(m).fit(X))
+        sweeps, thirty = seconds(lambda X=X, m=m: thirty_sweeps(m).fit(X))
         single, first = seconds(lambda X=X, m=m: fmx.ForestMixtureModel(m, n_init=1, n_moves=0, random_state=0).fit(X))
         default, model = seconds(lambda X=X, m=m: fmx.ForestMixtureModel(m, random_state=0).fit(X))
-        labels, text = [first.parents_, model.parents_], f"> {LIMIT / 60:.0f} min elapsed"
-        with contextlib.suppress(TimeoutError), limit(LIMIT):
+        labels, text = [first.parents_, model.parents_], f"> {3 * LIMIT / 60:.0f} min elapsed"
+        with contextlib.suppress(TimeoutError), limit(3 * LIMIT):
             taken, other = seconds(lambda X=X, m=m: fitted_corex(X, m))
             labels, text = [*labels, corex_groups(other)], f"{taken:.1f}"
         index = ", ".join(f"{adjusted_rand_score(parents, label):.3f}" for label in labels)
-        each = sweeps / (n * N * m * 30) * 1e9
-        row = (n, N, m, f"{sweeps:.1f}", f"{each:.2f}", f"{single:.1f}", f"{default:.1f}", text, index)
+        each = sweeps / (n * N * m * thirty.n_iter_) * 1e9
+        row = (
+            n,
+            N,
+            m,
+            f"{sweeps:.1f} ({thirty.n_iter_})",
+            f"{each:.2f}",
+            f"{single:.1f}",
+            f"{default:.1f}",
+            text,
+            index,
+        )
         lines.append("| " + " | ".join(map(str, row)) + " |")
         print(lines[-1], flush=True)
     return lines
 
 
 def thirty_sweeps(m: int) -> fmx.ForestMixtureModel:
-    """Return a model that takes 30 sweeps from one start, whatever it gains: a gain below zero does not occur."""
+    """Return a model that takes 30 sweeps from one start, or as many as raise the ELBO beyond rounding."""
     return fmx.ForestMixtureModel(m, n_init=1, n_moves=0, temperature=1.0, max_iter=30, tol=0.0, random_state=0)
 
 

@@ -7,30 +7,21 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
-from forestmix.arrays import Array, generator, numbers
+from forestmix.arrays import Array
 from forestmix.auxiliary import Auxiliary
-from forestmix.errors import ArgumentError
-from forestmix.families import Family, Gaussian
+from forestmix.families import Gaussian
 from forestmix.forest.bound import forest_of_bound
-from forestmix.forest.covariance import LowRankPlusDiagonal
-from forestmix.forest.given import ForestPosterior, elbo_at, infer_given
-from forestmix.forest.graph import forest_graph
+from forestmix.forest.fitted import FittedForest
 from forestmix.forest.learning import Run, learn, standardise
-from forestmix.forest.parameters import ForestDraw, ForestParameters, Latents, checked_parameters
-from forestmix.forest.presentation import in_order, natural_noise, rescaled
-from forestmix.forest.protocol import Estimator
-from forestmix.forest.scoring import gaussian_log_likelihood, observation_bounds, quadrature_log_likelihood
+from forestmix.forest.parameters import checked_parameters
+from forestmix.forest.presentation import in_order, observations_of, rescaled
 from forestmix.forest.settings import are_shared, checked_settings, family_of, generator_of
 from forestmix.forest.stochastic import learn_in_batches
 from forestmix.model import DEF, Observations
 
-_INFERENCE_SWEEPS = 200
-_INFERENCE_TOL = 1e-9
 
-
-class ForestMixtureModel(Estimator):
+class ForestMixtureModel(FittedForest):
     """Variables in groups, each the children of one latent: a forest whose edges are unknown (paper, section 3.1).
 
     ``y_j ~ N(0, 1)`` for each tree, ``P(parent of i is j) = pi_ij``, and ``x_i | parent j`` is of the family with
@@ -55,7 +46,7 @@ class ForestMixtureModel(Estimator):
             not rise after each. ``None`` for all observations in each sweep.
         max_iter: limit of sweeps for a start, or of epochs with minibatches.
         tol: a run ends when a sweep gains less than this for each entry of X, in nats.
-        min_noise: lowest noise of Gaussian leaves, as a share of a variable's variance.
+        min_noise: lowest noise variance of Gaussian leaves, as a share of the variable's (of 1 for a constant one).
         random_state: a seed, or a ``numpy.random.Generator``.
         verbose: print a line for each start, move or epoch.
 
@@ -117,7 +108,11 @@ class ForestMixtureModel(Estimator):
     def _learn(self, X: Any) -> None:
         settings, family = checked_settings(self.get_params()), family_of(self.family)
         array = self._numbers(X, reset=True)
-        data, centre, scale = self._observations(array, family, standard=True)
+        data = observations_of(array, family)
+        centre, scale = np.zeros(array.shape[1]), np.ones(array.shape[1])
+        if isinstance(family, Gaussian):
+            x, centre, scale = standardise(data.x, data.observed)
+            data = replace(data, x=x)
         rng = generator_of(self.random_state)
         if self.batch_size is not None and self.batch_size < array.shape[0]:
             run = learn_in_batches(data, family, settings, self.batch_size, rng)
@@ -133,17 +128,6 @@ class ForestMixtureModel(Estimator):
         self.elbo_ = run.state.value - jacobian
         self.elbo_trace_ = np.array(run.trace) - jacobian
         self.converged_, self.n_iter_ = run.converged, len(run.trace)
-
-    def _set(self, forest: ForestParameters, responsibilities: Array) -> None:
-        self._forest = forest
-        self.n_features_in_ = forest.n_variables
-        self.responsibilities_ = responsibilities
-        self.parents_ = np.argmax(responsibilities, axis=1)
-        self.weights_, self.biases_, self.noise_ = forest.weights, forest.bias, forest.noise
-        self.parent_prior_ = np.array(forest.parent_prior)
-        w = self._edges(forest.weights) * forest.prior_sd[self.parents_]
-        noise = self._edges(forest.noise) if forest.noise is not None else natural_noise(forest.family)
-        self.strengths_ = np.abs(w) / np.sqrt(w**2 + noise**2)
 
     # Models that are given, not learned.
 
@@ -194,110 +178,7 @@ class ForestMixtureModel(Estimator):
         mixture._set(forest, np.array(forest.parent_prior))
         return mixture
 
-    # Inference and evaluation.
-
-    def infer(self, X: Any, *, max_iter: int = _INFERENCE_SWEEPS, tol: float = _INFERENCE_TOL) -> ForestPosterior:
-        """Return mean-field factors of latents and parents for X, with the parameters as they are.
-
-        The parents start from ``responsibilities_`` and are inferred from X alone and their prior.
-        """
-        self._check_fitted()
-        return self._infer(self._numbers(X, reset=False), parents=True, max_iter=max_iter, tol=tol)
-
-    def transform(self, X: Any) -> Any:
-        """Return the posterior means of the latents given X, (N, n_trees); shared parents stay as learned."""
-        self._check_fitted()
-        array = self._numbers(X, reset=False)
-        return self._named(self._infer(array, parents=False).mean.astype(array.dtype, copy=False), X)
-
-    def inverse_transform(self, Y: Any) -> Array:
-        """Return the expected X given latents Y, (N, n_trees), averaged over the parents."""
-        self._check_fitted()
-        y = np.atleast_2d(numbers("Y", Y))
-        p, r = self._forest, self.responsibilities_
-        if y.shape[1] != p.n_trees:
-            raise ArgumentError(f"Y must have shape (N, {p.n_trees}), one column for each tree; got {np.shape(Y)}.")
-        if p.noise is not None:
-            return np.asarray(y @ (r * p.weights).T + (r * p.bias).sum(axis=1))
-        columns = (
-            r[:, j] * p.family.log_partition_slope(p.bias[:, j] + p.weights[:, j] * y[:, [j]]) for j in range(p.n_trees)
-        )
-        return np.asarray(sum(columns))
-
-    def elbo(self, X: Any, q: Any = None) -> float:
-        """Return the ELBO of all observations together (paper, equation 1), a bound on their log-likelihood.
-
-        Args:
-            X: observations, (N, n), or (n,) for one.
-            q: factors of the latents, with a ``mean`` and an ``sd`` or as a pair; the ELBO is then that at q and at
-                ``responsibilities_``. Left out, latents (and parents, where each observation has its own) are inferred.
-
-        """
-        self._check_fitted()
-        array = self._numbers(np.atleast_2d(X), reset=False)
-        if q is None:
-            return self._infer(array, parents=False).elbo
-        if not self._shared():
-            raise ArgumentError("q must be None for parents per observation, whose q(e) is not shared.")
-        data, *_ = self._observations(array, self._forest.family, standard=False)
-        return elbo_at(self._forest, data, self._latents(q, array.shape[0]), self.responsibilities_)
-
-    def score_samples(self, X: Any) -> Array:
-        """Return the log-likelihood of each observation, (N,).
-
-        With shared parents it is that of the forest of the most probable parents: exact for Gaussian leaves, by
-        quadrature over each latent for others. With parents per observation it is the ELBO of each observation.
-        """
-        self._check_fitted()
-        array = self._numbers(X, reset=False)
-        data, *_ = self._observations(array, self._forest.family, standard=False)
-        if not self._shared():
-            found = self._infer(array, parents=True)
-            return observation_bounds(self._forest, data, Latents(found.mean, found.sd))
-        if self._forest.noise is not None:
-            return gaussian_log_likelihood(self._forest, data, self.parents_)
-        hard = np.eye(self._forest.n_trees)[self.parents_]
-        found = self._infer(array, parents=False, responsibilities=hard)
-        return quadrature_log_likelihood(self._forest, data, self.parents_, Latents(found.mean, found.sd))
-
-    def score(self, X: Any, y: Any = None) -> float:
-        """Return the average log-likelihood of the observations; ``y`` is ignored."""
-        return float(np.mean(self.score_samples(X)))
-
-    def sample(self, n_samples: int = 1, rng: np.random.Generator | int | None = None) -> ForestDraw:
-        """Draw a forest from ``responsibilities_``, then latents, then observations; the parents are returned too.
-
-        With parents per observation a forest is drawn for each, from ``parent_prior_``.
-        """
-        self._check_fitted()
-        if not isinstance(n_samples, int | np.integer) or n_samples < 1:
-            raise ArgumentError(f"n_samples must be a positive integer; got {n_samples!r}.")
-        among = self.responsibilities_ if self._shared() else None
-        return self._forest.sample(generator(rng), int(n_samples), self._shared(), among)
-
-    # What the forest looks like.
-
-    def get_covariance(self) -> LowRankPlusDiagonal:
-        """Return the covariance that the forest of the most probable parents implies, for Gaussian leaves.
-
-        It is ``factors @ factors.T + diag(diagonal)`` with one entry in each row of ``factors``.
-        """
-        self._check_fitted()
-        if self._forest.noise is None:
-            raise ArgumentError(f"family must be 'gaussian' for a covariance of X; got {self.family!r}.")
-        n, every = self._forest.n_variables, np.arange(self._forest.n_variables)
-        w = self._edges(self._forest.weights) * self._forest.prior_sd[self.parents_]
-        factors = sparse.csr_array((w, (every, self.parents_)), (n, self._forest.n_trees))
-        return LowRankPlusDiagonal(factors, self._edges(self._forest.noise) ** 2)
-
-    def to_networkx(self, names: Any = None) -> Any:
-        """Return the forest of the most probable parents as a directed graph of networkx.
-
-        An edge goes from ``("tree", j)`` to a variable, with ``weight``, ``strength`` and ``probability``.
-        """
-        self._check_fitted()
-        chances = self._edges(self.responsibilities_)
-        return forest_graph(self.parents_, self._edges(self.weights_), self.strengths_, chances, self.names(names))
+    # Pictures.
 
     def plot(self, names: Any = None, axes: Any = None) -> Any:
         """Draw the forest: each tree in a colour, edges thick where the variable depends strongly on its latent."""
@@ -311,66 +192,3 @@ class ForestMixtureModel(Estimator):
 
         self._check_fitted()
         return plot_parent_map(self, image_shape, axes)
-
-    def names(self, names: Any = None) -> list[str]:
-        """Return the names of the variables: those given, those of the data frame fitted on, or x0, x1, ..."""
-        self._check_fitted()
-        n = self.n_features_in_
-        if names is None:
-            return [str(name) for name in getattr(self, "feature_names_in_", [f"x{i}" for i in range(n)])]
-        given = [str(name) for name in names]
-        if len(given) != n:
-            raise ArgumentError(f"names must have one entry for each of the {n} variables; got {len(given)}.")
-        return given
-
-    # Arguments.
-
-    def _infer(
-        self,
-        array: Array,
-        *,
-        parents: bool,
-        responsibilities: Array | None = None,
-        max_iter: int = _INFERENCE_SWEEPS,
-        tol: float = _INFERENCE_TOL,
-    ) -> ForestPosterior:
-        data, centre, scale = self._observations(array, self._forest.family, standard=True)
-        forest = rescaled(self._forest, -centre / scale, 1 / scale)
-        r = self.responsibilities_ if responsibilities is None else responsibilities
-        found = infer_given(forest, data, r, shared=self._shared(), parents=parents, max_iter=max_iter, tol=tol)
-        there = data.x.shape[0] if data.observed is None else data.observed.sum(axis=0)
-        jacobian = float(np.sum(there * np.log(scale)))
-        return replace(found, elbo=found.elbo - jacobian, elbo_trace=found.elbo_trace - jacobian)
-
-    def _observations(self, array: Array, family: Family, *, standard: bool) -> tuple[Observations, Array, Array]:
-        """Return the data with 0 where it is missing, standardised for Gaussian leaves, with centre and scale."""
-        family.check_support("X", array)
-        missing = np.isnan(array)
-        x = np.where(missing, 0.0, array).astype(np.float64)
-        observed = ~missing if missing.any() else None
-        n = array.shape[1]
-        centre, scale = np.zeros(n), np.ones(n)
-        if standard and isinstance(family, Gaussian):
-            x, centre, scale = standardise(x, observed)
-        return Observations(x, observed, False), centre, scale
-
-    def _latents(self, q: Any, N: int) -> Latents:
-        mean, sd = (q.mean, q.sd) if hasattr(q, "mean") and hasattr(q, "sd") else q
-        m = self._forest.n_trees
-        parts = [
-            np.atleast_2d(numbers(f"{name} of q", part)).astype(float) for name, part in (("mean", mean), ("sd", sd))
-        ]
-        for part in parts:
-            if part.shape not in ((1, m), (N, m)):
-                raise ArgumentError(f"q must have mean and sd of shape ({m},) or ({N}, {m}); got {part.shape}.")
-        return Latents(np.broadcast_to(parts[0], (N, m)), parts[1])
-
-    def _edges(self, pairs: Array) -> Array:
-        """Return the entries of (n, m) arrays at each variable's parent."""
-        return pairs[np.arange(len(self.parents_)), self.parents_]
-
-    def _n_columns_out(self) -> int:
-        return self._forest.n_trees
-
-    def _shared(self) -> bool:
-        return are_shared(self.parents)

@@ -1,4 +1,4 @@
-"""A learned forest as users see it: in the units of the data, the largest trees first, most weights positive."""
+"""Between users and the model: data in and out of its units, the largest trees first, most weights positive."""
 
 from __future__ import annotations
 
@@ -10,6 +10,21 @@ from forestmix.arrays import Array
 from forestmix.families import Family
 from forestmix.forest.learning import Run
 from forestmix.forest.parameters import ForestParameters, Latents
+from forestmix.model import Observations
+
+
+def observations_of(array: Array, family: Family) -> Observations:
+    """Return checked numbers as observations, with 0 where they are missing."""
+    family.check_support("X", array)
+    missing = np.isnan(array)
+    x = np.where(missing, 0.0, array).astype(np.float64)
+    return Observations(x, ~missing if missing.any() else None, False)
+
+
+def standard_units(data: Observations, centre: Array, scale: Array) -> Array:
+    """Return ``(x - centre) / scale``, 0 where it is missing."""
+    x = (data.x - centre) / scale
+    return x if data.observed is None else np.where(data.observed, x, 0.0)
 
 
 def rescaled(p: ForestParameters, centre: Array, scale: Array) -> ForestParameters:

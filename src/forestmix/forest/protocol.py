@@ -58,7 +58,7 @@ class Estimator:
         )
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "n_features_in_")
+        raise NotImplementedError
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """Return the names of the columns that ``transform`` gives: the class in lower case, and a number."""

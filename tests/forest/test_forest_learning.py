@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from forest_models import planted
 from sklearn.metrics import adjusted_rand_score
 
 import forestmix as fmx
+from forest_models import planted
 from forestmix.forest.engines import GaussianShared, GeneralShared, Options, ParentsPerObservation
 from forestmix.forest.learning import empty_forest
 from forestmix.forest.parameters import Latents
@@ -149,3 +149,21 @@ def test_selection_finds_the_planted_number():
     assert selection.model.n_trees == selection.best
     assert selection.scores.shape == (5, 4)
     assert "best=" in repr(selection)
+
+
+def test_parents_per_observation_are_learned_in_their_shares():
+    rng = np.random.default_rng(0)
+    weights = rng.uniform(1, 2, (20, 2)) * rng.choice([-1, 1], (20, 2))
+    prior = rng.dirichlet([1, 1], 20)
+    truth = fmx.ForestMixtureModel.from_parameters(weights, noise=0.5, parent_prior=prior, parents="observation")
+    draw = truth.sample(800, rng)
+    model = fmx.ForestMixtureModel(2, parents="observation", random_state=0, n_init=2, max_iter=40).fit(draw.x)
+    order = [0, 1] if abs(np.corrcoef(model.transform(draw.x)[:, 0], draw.latents[:, 0])[0, 1]) > 0.5 else [1, 0]
+    np.testing.assert_allclose(model.parent_prior_[:, order], prior, atol=0.1)
+    assert model.elbo_ > truth.elbo(draw.x)
+
+
+def test_progress_is_told(capsys):
+    X, *_ = planted(10, 2, 50, 1.0, 13)
+    fmx.ForestMixtureModel(2, n_init=2, random_state=0, verbose=True).fit(X)
+    assert "start 1 of 2: ELBO" in capsys.readouterr().out

@@ -15,7 +15,7 @@ from scipy import special
 
 from forestmix.arrays import Array
 from forestmix.families import Gaussian
-from forestmix.forest.leaves import latent_step, moved, newton_step, newton_terms, pair_scores, rows
+from forestmix.forest.leaves import base, latent_step, moved, newton_step, newton_terms, pair_scores, rows
 from forestmix.forest.moments import (
     Moments,
     gaussian_latents,
@@ -58,6 +58,13 @@ class Engine(ABC):
 
     def __init__(self, data: Observations) -> None:
         self.data = data
+        self._constant: float | None = None
+
+    def constant(self, forest: ForestParameters) -> float:
+        """Return the part of the ELBO that depends on the data alone, worked out once."""
+        if self._constant is None:
+            self._constant = float(np.sum(base(forest, self.data)))
+        return self._constant
 
     def sweep(self, state: State, options: Options) -> State:
         """Update ``q(y)``, then all the rest."""
@@ -81,7 +88,7 @@ class SharedParents(Engine):
     def finish(self, forest: ForestParameters, q: Latents, responsibilities: Array, options: Options) -> State:
         """Update parameters, then parents, then their prior, which is the same for all variables."""
         forest, scores = self.fit_leaves(forest, q, options)
-        return shared_state(forest, q, scores, responsibilities, options)
+        return shared_state(forest, q, scores, responsibilities, options, self.constant(forest))
 
     @abstractmethod
     def fit_leaves(self, forest: ForestParameters, q: Latents, options: Options) -> tuple[ForestParameters, Array]:
@@ -137,7 +144,7 @@ class ParentsPerObservation(Engine):
             forest = replace(forest, parent_prior=self.shares(forest, q)[0])
         shares, value = self.shares(forest, q)
         loss = float(np.sum(np.broadcast_to(forest.divergence(q), self.data.x.shape[:1])))
-        return State(forest, q, shares, value - loss)
+        return State(forest, q, shares, value - loss + self.constant(forest))
 
     def fit_leaves(self, forest: ForestParameters, q: Latents, options: Options) -> ForestParameters:
         """Regress with responsibilities as weights, or take a Newton step that lowers no variable's part."""
@@ -180,7 +187,7 @@ class ParentsPerObservation(Engine):
 
 
 def parents_of_observations(forest: ForestParameters, data: Observations, q: Latents) -> tuple[Array, Array]:
-    """Return ``q(e)`` at its best, (N, n, m), and each entry's part of the ELBO, (N, n)."""
+    """Return ``q(e)`` at its best, (N, n, m), and each entry's part of the ELBO less ``base``, (N, n)."""
     every = np.arange(forest.n_variables)
     logits = np.stack([rows(forest, data, q, j, every).log_likelihood for j in range(forest.n_trees)], axis=-1)
     logits = logits + log(forest.parent_prior)
@@ -189,7 +196,7 @@ def parents_of_observations(forest: ForestParameters, data: Observations, q: Lat
 
 
 def shared_state(
-    forest: ForestParameters, q: Latents, scores: Array, responsibilities: Array, options: Options
+    forest: ForestParameters, q: Latents, scores: Array, responsibilities: Array, options: Options, constant: float
 ) -> State:
     """Return the state with the best parents for the scores, and their prior where it is learned."""
     if options.parents:
@@ -200,7 +207,8 @@ def shared_state(
         forest = replace(forest, parent_prior=np.broadcast_to(share, scores.shape))
     fit = float(np.sum(np.where(responsibilities > 0, responsibilities * scores, 0.0)))
     loss = float(np.sum(np.broadcast_to(forest.divergence(q), q.mean.shape[:1])))
-    return State(forest, q, responsibilities, fit - loss - forest.divergence_of_parents(responsibilities))
+    value = constant + fit - loss - forest.divergence_of_parents(responsibilities)
+    return State(forest, q, responsibilities, value)
 
 
 def centred(forest: ForestParameters, q: Latents) -> tuple[ForestParameters, Latents]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from forestmix.arrays import Array
 from forestmix.forest.engines import Options, State, engine_for, shared_state
-from forestmix.forest.leaves import pair_scores
+from forestmix.forest.leaves import base, pair_scores
 from forestmix.forest.parameters import ForestParameters, Latents
 from forestmix.model import Observations
 
@@ -59,4 +59,5 @@ def infer_given(
 def elbo_at(p: ForestParameters, data: Observations, q: Latents, responsibilities: Array) -> float:
     """Return the ELBO (paper, equation 1) at given factors, with parents shared by the observations."""
     options = Options(learn=False, parents=False)
-    return shared_state(p, q, pair_scores(p, data, q), responsibilities, options).value
+    constant = float(np.sum(base(p, data)))
+    return shared_state(p, q, pair_scores(p, data, q), responsibilities, options, constant).value

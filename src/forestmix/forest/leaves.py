@@ -27,15 +27,32 @@ _BLOCK = 2_000_000
 
 
 def rows(p: ForestParameters, data: Observations, q: Latents, tree: int, variables: Array) -> RowExpectations:
-    """Return the row terms of some variables as children of a tree, (N, variables); 0 where x is missing."""
+    """Return the row terms of some variables as children of a tree, (N, variables); 0 where x is missing.
+
+    For families that are not Gaussian the log-likelihood is without ``g(x)``, which is the same for every parent and
+    can take longer than all the rest; ``base`` has it.
+    """
     w, b = p.weights[variables, tree], p.bias[variables, tree]
     mean, spread = b + w * q.mean[:, tree, None], np.abs(w) * q.sd[:, tree, None]
-    terms = p.leaves(tree, variables).expectations(data.x[:, variables], mean, spread)
+    family, x = p.leaves(tree, variables), data.x[:, variables]
+    if p.noise is None:
+        expected, statistic = family.expected_log_partition(mean, spread), family.statistic(x)
+        terms = RowExpectations(statistic * mean - expected.value, statistic - expected.slope, expected.curvature)
+    else:
+        terms = family.expectations(x, mean, spread)
     curvature = np.broadcast_to(terms.curvature, mean.shape)
     if data.observed is None:
         return RowExpectations(terms.log_likelihood, terms.error, curvature)
     there = data.observed[:, variables]
     return RowExpectations(*(np.where(there, part, 0.0) for part in (terms.log_likelihood, terms.error, curvature)))
+
+
+def base(p: ForestParameters, data: Observations) -> Array:
+    """Return what ``rows`` leaves out: ``g(x)`` of every entry, 0 where x is missing and for Gaussian leaves."""
+    if p.noise is not None:
+        return np.zeros((1, p.n_variables))
+    values = p.family.log_base(data.x)
+    return values if data.observed is None else np.where(data.observed, values, 0.0)
 
 
 def blocks(data: Observations) -> Iterator[Array]:
@@ -47,7 +64,7 @@ def blocks(data: Observations) -> Iterator[Array]:
 
 
 def pair_scores(p: ForestParameters, data: Observations, q: Latents, known: Array | None = None) -> Array:
-    """Return ``sum_s E log p_hat(x_si | y_sj)`` of every variable and tree, (n, m); only NaN is filled in ``known``."""
+    """Return ``sum_s E log p_hat(x_si | y_sj)`` less ``base``, (n, m); where some are ``known``, only NaN is filled."""
     scores = np.full(p.weights.shape, np.nan) if known is None else known
     for tree in np.flatnonzero(np.isnan(scores).any(axis=0)).tolist():
         for block in blocks(data):

@@ -7,6 +7,7 @@ from scipy import special
 
 from forestmix.arrays import Array, total
 from forestmix.forest.engines import parents_of_observations
+from forestmix.forest.leaves import base
 from forestmix.forest.parameters import ForestParameters, Latents
 from forestmix.model import Observations
 
@@ -61,4 +62,4 @@ def _log_joint(p: ForestParameters, data: Observations, tree: int, children: Arr
 
 def observation_bounds(p: ForestParameters, data: Observations, q: Latents) -> Array:
     """Return the ELBO of each observation where each has parents of its own, (N,)."""
-    return total(parents_of_observations(p, data, q)[1]) - p.divergence(q)
+    return total(parents_of_observations(p, data, q)[1] + base(p, data)) - p.divergence(q)

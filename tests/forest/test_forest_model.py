@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from forest_models import log_evidence, log_given_parents, small
 from scipy import stats
 
 import forestmix as fmx
+from forest_models import log_evidence, log_given_parents, small
 
 FAMILIES = ("gaussian", "bernoulli", "poisson")
 

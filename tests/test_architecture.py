@@ -13,6 +13,7 @@ ORDER = [
     "model", "posterior", "partition", "statistics", "flat", "interfaces", "auxiliary", "bounds", "evidence",
     "linear_response",
     "prediction",
+    "forest",
     "layer_posterior", "result", "inference", "progress", "batches", "run", "builders",
     "__init__",
     "data", "plots", "experiments", "report", "cli",
@@ -21,6 +22,7 @@ ORDER = [
 OUTSIDE = ("data", "plots", "experiments", "report", "cli")
 #: Imports against the order, each made when it is called and for a reason.
 EXCEPTIONS = {
+    ("forest", "plots"),  # model.plot() and selection.plot() likewise
     ("result", "plots"),  # result.plot_trace() is the contract's way to a plot
 }
 #: Internals that the outside may use: errors are raised everywhere, a plot of a result names its type.
@@ -91,7 +93,9 @@ def test_scipy_loads_its_subpackages_at_first_use(path):
 SCIPY = ("scipy.sparse", "scipy.special", "scipy.linalg")
 #: What must not be loaded, and after which code.
 HEAVY = {
-    "import forestmix": ("numba", "matplotlib", "rich", "typer", "pooch", "importlib.metadata", *SCIPY),
+    "import forestmix": (
+        "numba", "matplotlib", "rich", "typer", "pooch", "importlib.metadata", "sklearn", "networkx", "pandas", *SCIPY,
+    ),
     "from forestmix.cli import app; app(['--help'], standalone_mode=False)": (
         "numba", "matplotlib", "pooch", "forestmix.experiments", "forestmix.data", "forestmix.report", *SCIPY,
     ),

@@ -11,6 +11,14 @@ from forestmix.builders import from_arrays, from_sklearn
 from forestmix.errors import ArgumentError, ForestmixError
 from forestmix.evidence import log_evidence
 from forestmix.families import Bernoulli, Binomial, Exponential, Gaussian, Laplace, Mixed, Poisson, SpikeSlab
+from forestmix.forest import (
+    ForestDraw,
+    ForestMixtureModel,
+    ForestPosterior,
+    LowRankPlusDiagonal,
+    TreeSelection,
+    select_n_trees,
+)
 from forestmix.inference import CAVI, BlockCoordinate, Damped, ForestMixture, Hogwild
 from forestmix.layer_posterior import LayerPosterior
 from forestmix.model import DEF, Layer, Prior
@@ -43,7 +51,10 @@ __all__ = [
     "Convolution",
     "Damped",
     "Exponential",
+    "ForestDraw",
     "ForestMixture",
+    "ForestMixtureModel",
+    "ForestPosterior",
     "ForestmixError",
     "Gaussian",
     "Hogwild",
@@ -51,6 +62,7 @@ __all__ = [
     "Laplace",
     "Layer",
     "LayerPosterior",
+    "LowRankPlusDiagonal",
     "Mixed",
     "Poisson",
     "Prediction",
@@ -59,6 +71,7 @@ __all__ = [
     "SpikeSlab",
     "Status",
     "Trace",
+    "TreeSelection",
     "elbo",
     "fm_bound",
     "forest_likeness",
@@ -68,5 +81,6 @@ __all__ = [
     "infer",
     "log_evidence",
     "optimal_auxiliary",
+    "select_n_trees",
     "windows",
 ]

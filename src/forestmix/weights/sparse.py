@@ -159,7 +159,9 @@ def _as_canonical(given: Any) -> scipy.sparse.csr_array:
 
 def _check_finite(matrix: scipy.sparse.csr_array) -> None:
     """Raise if a stored entry is not finite, naming the first in C order and their number."""
-    wrong = [] if sums_to_finite(matrix.data) else np.flatnonzero(~np.isfinite(matrix.data))
+    if sums_to_finite(matrix.data):
+        return
+    wrong = np.flatnonzero(~np.isfinite(matrix.data))
     if len(wrong):
         first = int(wrong[0])
         row = int(np.searchsorted(matrix.indptr, first, side="right")) - 1

@@ -1,0 +1,194 @@
+"""ForestMixtureModel: groups of variables, each with a latent of its own, and uncertainty about who belongs where."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from forestmix.arrays import Array
+from forestmix.auxiliary import Auxiliary
+from forestmix.families import Gaussian
+from forestmix.forest.bound import forest_of_bound
+from forestmix.forest.fitted import FittedForest
+from forestmix.forest.learning import Run, learn, standardise
+from forestmix.forest.parameters import checked_parameters
+from forestmix.forest.presentation import in_order, observations_of, rescaled
+from forestmix.forest.settings import are_shared, checked_settings, family_of, generator_of
+from forestmix.forest.stochastic import learn_in_batches
+from forestmix.model import DEF, Observations
+
+
+class ForestMixtureModel(FittedForest):
+    """Variables in groups, each the children of one latent: a forest whose edges are unknown (paper, section 3.1).
+
+    ``y_j ~ N(0, 1)`` for each tree, ``P(parent of i is j) = pi_ij``, and ``x_i | parent j`` is of the family with
+    natural parameter ``b_ij + w_ij y_j``. Fitting learns weights, biases, noise and the parents by variational EM whose
+    ELBO never falls. It follows scikit-learn's conventions; NaN in X marks a missing entry.
+
+    The N(0, 1) prior fixes the scale of each latent. Its sign is chosen so that the weights of its variables sum to a
+    positive number, and trees are sorted by how many variables they have; a tree that no variable wants stays empty.
+
+    Args:
+        n_trees: number of trees; ``select_n_trees`` helps to choose it.
+        family: of the variables: "gaussian", "bernoulli" (0 or 1) or "poisson" (counts).
+        parents: "shared" for one forest for all observations, "observation" for a forest drawn for each.
+        parent_prior: "uniform", or "learned": with shared parents the share of each tree, with parents per observation
+            those of each variable; "auto" is "uniform" for shared parents, else "learned".
+        n_init: number of starts: varimax, average linkage, then random ones. A random start is preferred if it ends
+            higher by more than chance explains, ``log(n n_trees)`` nats for each variable that has another parent.
+        temperature: at which the parents are softened when a start begins, to cool to 1 within a few sweeps.
+        n_moves: larger moves (a variable judged without its own influence, a tree re-seeded inside another) that may
+            fail in a row before the search ends; they are kept by the same rule. 0 for none.
+        batch_size: learn from minibatches of this many observations, for data too large to sweep; the ELBO then need
+            not rise after each. ``None`` for all observations in each sweep.
+        max_iter: limit of sweeps for a start, or of epochs with minibatches.
+        tol: a run ends when a sweep gains less than this for each entry of X, in nats.
+        min_noise: lowest noise variance of Gaussian leaves, as a share of the variable's (of 1 for a constant one).
+        random_state: a seed, or a ``numpy.random.Generator``.
+        verbose: print a line for each start, move or epoch.
+
+    Attributes:
+        parents_: the most probable parent of each variable, (n,).
+        responsibilities_: probability of each parent, (n, n_trees).
+        weights_, biases_, noise_: of each variable as a child of each tree, (n, n_trees); ``noise_`` is a standard
+            deviation, and ``None`` unless the family is Gaussian.
+        strengths_: correlation of each variable with its parent, 0 to 1, (n,); on the scale of the natural parameter
+            for families that are not Gaussian.
+        parent_prior_: the prior of the parents, (n, n_trees).
+        elbo_: the ELBO of the training data; ``elbo_trace_``: after each sweep of the run that was kept.
+        converged_, n_iter_: whether that run met ``tol``, and its number of sweeps.
+
+    """
+
+    def __init__(
+        self,
+        n_trees: int = 2,
+        *,
+        family: str = "gaussian",
+        parents: str = "shared",
+        parent_prior: str = "auto",
+        n_init: int = 8,
+        temperature: float = 2.0,
+        n_moves: int = 3,
+        batch_size: int | None = None,
+        max_iter: int = 300,
+        tol: float = 1e-7,
+        min_noise: float = 1e-3,
+        random_state: Any = None,
+        verbose: bool | int = False,
+    ) -> None:
+        self.n_trees = n_trees
+        self.family = family
+        self.parents = parents
+        self.parent_prior = parent_prior
+        self.n_init = n_init
+        self.temperature = temperature
+        self.n_moves = n_moves
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.tol = tol
+        self.min_noise = min_noise
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # Learning.
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn the forest from X, (N, n); ``y`` is ignored."""
+        self._learn(X)
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None) -> Any:
+        """Learn the forest and return the posterior means of the latents, (N, n_trees)."""
+        return self.fit(X).transform(X)
+
+    def _learn(self, X: Any) -> None:
+        settings, family = checked_settings(self.get_params()), family_of(self.family)
+        array = self._numbers(X, reset=True)
+        data = observations_of(array, family)
+        centre, scale = np.zeros(array.shape[1]), np.ones(array.shape[1])
+        if isinstance(family, Gaussian):
+            x, centre, scale = standardise(data.x, data.observed)
+            data = replace(data, x=x)
+        rng = generator_of(self.random_state)
+        if self.batch_size is not None and self.batch_size < array.shape[0]:
+            run = learn_in_batches(data, family, settings, self.batch_size, rng)
+        else:
+            run = learn(data, family, settings, rng)
+        self._keep(in_order(run), centre, scale, data)
+
+    def _keep(self, run: Run, centre: Array, scale: Array, data: Observations) -> None:
+        """Set the attributes from a run on standardised data, in the units of the data."""
+        there = data.x.shape[0] if data.observed is None else data.observed.sum(axis=0)
+        jacobian = float(np.sum(there * np.log(scale)))
+        self._set(rescaled(run.state.forest, centre, scale), run.state.responsibilities)
+        self.elbo_ = run.state.value - jacobian
+        self.elbo_trace_ = np.array(run.trace) - jacobian
+        self.converged_, self.n_iter_ = run.converged, len(run.trace)
+
+    # Models that are given, not learned.
+
+    @classmethod
+    def from_parameters(
+        cls,
+        weights: npt.ArrayLike,
+        bias: npt.ArrayLike = 0.0,
+        *,
+        noise: npt.ArrayLike = 1.0,
+        parent_prior: npt.ArrayLike | None = None,
+        family: str = "gaussian",
+        parents: str = "shared",
+    ) -> Self:
+        """Return the forest mixture with given parameters, ready to sample, infer and evaluate.
+
+        Args:
+            weights: (n, n_trees).
+            bias: one number, (n,) or (n, n_trees).
+            noise: standard deviation of Gaussian leaves, likewise; not used by other families.
+            parent_prior: (n, n_trees) with rows that sum to 1; uniform when left out.
+            family: "gaussian", "bernoulli" or "poisson".
+            parents: "shared" or "observation".
+
+        """
+        are_shared(parents)
+        model = cls(family=family, parents=parents)
+        forest = checked_parameters(family_of(family), weights, bias, parent_prior, noise)
+        model.n_trees = forest.n_trees
+        model._set(forest, np.array(forest.parent_prior))
+        return model
+
+    @classmethod
+    def from_bound(cls, model: DEF, q: Any, auxiliary: Auxiliary | None = None) -> Self:
+        """Return the forest mixture whose ELBO is the forest mixture bound of a model (paper, section 4.1).
+
+        ``from_bound(model, q, auxiliary).elbo(x, q)`` equals ``forestmix.fm_bound(model, x, q, auxiliary)``: the
+        parents have ``pi = q(e) = epsilon``, and a child the natural parameter ``b_hat_ij + w_ij y_j / epsilon_ij``.
+
+        Args:
+            model: a model with one layer and a Gaussian prior.
+            q: a ``Result`` of one observation, or a pair ``(mean, sd)``.
+            auxiliary: ``epsilon`` and ``b_hat``; the optimal ones at q when left out.
+
+        """
+        forest = forest_of_bound(model, q, auxiliary)
+        mixture = cls(forest.n_trees, family=forest.family.name)
+        mixture._set(forest, np.array(forest.parent_prior))
+        return mixture
+
+    # Pictures.
+
+    def plot(self, names: Any = None, axes: Any = None) -> Any:
+        """Draw the forest: each tree in a colour, edges thick where the variable depends strongly on its latent."""
+        from forestmix.plots.forest import plot_forest
+
+        return plot_forest(self, names, axes)
+
+    def plot_parents(self, image_shape: tuple[int, int], axes: Any = None) -> Any:
+        """Draw which parent each pixel has, for variables that are the pixels of an image, and among how many."""
+        from forestmix.plots.forest import plot_parent_map
+
+        self._check_fitted()
+        return plot_parent_map(self, image_shape, axes)

@@ -1,0 +1,207 @@
+"""What a forest mixture does once its parameters are known, learned or given."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import scipy
+
+from forestmix.arrays import Array, generator, numbers
+from forestmix.errors import ArgumentError
+from forestmix.forest.covariance import LowRankPlusDiagonal
+from forestmix.forest.given import ForestPosterior, elbo_at, infer_given
+from forestmix.forest.graph import forest_graph
+from forestmix.forest.parameters import ForestDraw, ForestParameters, Latents
+from forestmix.forest.presentation import natural_noise, observations_of, rescaled, standard_units
+from forestmix.forest.protocol import Estimator
+from forestmix.forest.scoring import gaussian_log_likelihood, observation_bounds, quadrature_log_likelihood
+from forestmix.forest.settings import are_shared
+
+_INFERENCE_SWEEPS = 200
+_INFERENCE_TOL = 1e-9
+
+
+class FittedForest(Estimator):
+    """Inference, evaluation, sampling, covariance and graph; ``ForestMixtureModel`` adds learning and pictures."""
+
+    family: str
+    parents: str
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_forest")
+
+    def _set(self, forest: ForestParameters, responsibilities: Array) -> None:
+        self._forest = forest
+        self.n_features_in_ = forest.n_variables
+        self.responsibilities_ = responsibilities
+        self.parents_ = np.argmax(responsibilities, axis=1)
+        self.weights_, self.biases_, self.noise_ = forest.weights, forest.bias, forest.noise
+        self.parent_prior_ = np.array(forest.parent_prior)
+        w = self._edges(forest.weights) * forest.prior_sd[self.parents_]
+        noise = self._edges(forest.noise) if forest.noise is not None else natural_noise(forest.family)
+        self.strengths_ = np.abs(w) / np.sqrt(w**2 + noise**2)
+
+    # Inference and evaluation.
+
+    def infer(self, X: Any, *, max_iter: int = _INFERENCE_SWEEPS, tol: float = _INFERENCE_TOL) -> ForestPosterior:
+        """Return mean-field factors of latents and parents for X, with the parameters as they are.
+
+        The parents start from ``responsibilities_`` and are inferred from X alone and their prior.
+        """
+        self._check_fitted()
+        return self._infer(self._numbers(X, reset=False), parents=True, max_iter=max_iter, tol=tol)
+
+    def transform(self, X: Any) -> Any:
+        """Return the posterior means of the latents given X, (N, n_trees); shared parents stay as learned."""
+        self._check_fitted()
+        array = self._numbers(X, reset=False)
+        return self._named(self._infer(array, parents=False).mean.astype(array.dtype, copy=False), X)
+
+    def inverse_transform(self, Y: Any) -> Array:
+        """Return the expected X given latents Y, (N, n_trees), averaged over the parents."""
+        self._check_fitted()
+        y = np.atleast_2d(numbers("Y", Y))
+        p, r = self._forest, self.responsibilities_
+        if y.shape[1] != p.n_trees:
+            raise ArgumentError(f"Y must have shape (N, {p.n_trees}), one column for each tree; got {np.shape(Y)}.")
+        if p.noise is not None:
+            return np.asarray(y @ (r * p.weights).T + (r * p.bias).sum(axis=1))
+        columns = (
+            r[:, j] * p.family.log_partition_slope(p.bias[:, j] + p.weights[:, j] * y[:, [j]]) for j in range(p.n_trees)
+        )
+        return np.asarray(sum(columns))
+
+    def elbo(self, X: Any, q: Any = None) -> float:
+        """Return the ELBO of all observations together (paper, equation 1), a bound on their log-likelihood.
+
+        Args:
+            X: observations, (N, n), or (n,) for one.
+            q: factors of the latents, with a ``mean`` and an ``sd`` or as a pair; the ELBO is then that at q and at
+                ``responsibilities_``. Left out, latents (and parents, where each observation has its own) are inferred.
+
+        """
+        self._check_fitted()
+        array = self._numbers(np.atleast_2d(X), reset=False)
+        if q is None:
+            return self._infer(array, parents=False).elbo
+        if not self._shared():
+            raise ArgumentError("q must be None for parents per observation, whose q(e) is not shared.")
+        data = observations_of(array, self._forest.family)
+        return elbo_at(self._forest, data, self._latents(q, array.shape[0]), self.responsibilities_)
+
+    def score_samples(self, X: Any) -> Array:
+        """Return the log-likelihood of each observation, (N,).
+
+        With shared parents it is that of the forest of the most probable parents: exact for Gaussian leaves, by
+        quadrature over each latent for others. With parents per observation it is the ELBO of each observation.
+        """
+        self._check_fitted()
+        array = self._numbers(X, reset=False)
+        data = observations_of(array, self._forest.family)
+        if not self._shared():
+            found = self._infer(array, parents=True)
+            return observation_bounds(self._forest, data, Latents(found.mean, found.sd))
+        if self._forest.noise is not None:
+            return gaussian_log_likelihood(self._forest, data, self.parents_)
+        hard = np.eye(self._forest.n_trees)[self.parents_]
+        found = self._infer(array, parents=False, responsibilities=hard)
+        return quadrature_log_likelihood(self._forest, data, self.parents_, Latents(found.mean, found.sd))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return the average log-likelihood of the observations; ``y`` is ignored."""
+        return float(np.mean(self.score_samples(X)))
+
+    def sample(self, n_samples: int = 1, rng: np.random.Generator | int | None = None) -> ForestDraw:
+        """Draw a forest from ``responsibilities_``, then latents, then observations; the parents are returned too.
+
+        With parents per observation a forest is drawn for each, from ``parent_prior_``.
+        """
+        self._check_fitted()
+        if not isinstance(n_samples, int | np.integer) or n_samples < 1:
+            raise ArgumentError(f"n_samples must be a positive integer; got {n_samples!r}.")
+        among = self.responsibilities_ if self._shared() else None
+        return self._forest.sample(generator(rng), int(n_samples), self._shared(), among)
+
+    # What the forest looks like.
+
+    def get_covariance(self) -> LowRankPlusDiagonal:
+        """Return the covariance that the forest of the most probable parents implies, for Gaussian leaves.
+
+        It is ``factors @ factors.T + diag(diagonal)`` with one entry in each row of ``factors``.
+        """
+        self._check_fitted()
+        if self._forest.noise is None:
+            raise ArgumentError(f"family must be 'gaussian' for a covariance of X; got {self.family!r}.")
+        n, every = self._forest.n_variables, np.arange(self._forest.n_variables)
+        w = self._edges(self._forest.weights) * self._forest.prior_sd[self.parents_]
+        factors = scipy.sparse.csr_array((w, (every, self.parents_)), (n, self._forest.n_trees))
+        return LowRankPlusDiagonal(factors, self._edges(self._forest.noise) ** 2)
+
+    def to_networkx(self, names: Any = None) -> Any:
+        """Return the forest of the most probable parents as a directed graph of networkx.
+
+        An edge goes from ``("tree", j)`` to a variable, with ``weight``, ``strength`` and ``probability``.
+        """
+        self._check_fitted()
+        chances = self._edges(self.responsibilities_)
+        return forest_graph(self.parents_, self._edges(self.weights_), self.strengths_, chances, self.names(names))
+
+    def names(self, names: Any = None) -> list[str]:
+        """Return the names of the variables: those given, those of the data frame fitted on, or x0, x1, ..."""
+        self._check_fitted()
+        n = self.n_features_in_
+        if names is None:
+            return [str(name) for name in getattr(self, "feature_names_in_", [f"x{i}" for i in range(n)])]
+        given = [str(name) for name in names]
+        if len(given) != n:
+            raise ArgumentError(f"names must have one entry for each of the {n} variables; got {len(given)}.")
+        return given
+
+    # Arguments.
+
+    def _infer(
+        self,
+        array: Array,
+        *,
+        parents: bool,
+        responsibilities: Array | None = None,
+        max_iter: int = _INFERENCE_SWEEPS,
+        tol: float = _INFERENCE_TOL,
+    ) -> ForestPosterior:
+        data, p = observations_of(array, self._forest.family), self._forest
+        centre, scale = np.zeros(p.n_variables), np.ones(p.n_variables)
+        if p.noise is not None:
+            # In the model's own units, so that sums of squares lose no digits and no observation depends on another.
+            centre, scale = self._edges(p.bias), np.hypot(self._edges(p.weights), self._edges(p.noise))
+            data = replace(data, x=standard_units(data, centre, scale))
+        r = self.responsibilities_ if responsibilities is None else responsibilities
+        found = infer_given(
+            rescaled(p, -centre / scale, 1 / scale), data, r,
+            shared=self._shared(), parents=parents, max_iter=max_iter, tol=tol,
+        )  # fmt: skip
+        there = data.x.shape[0] if data.observed is None else data.observed.sum(axis=0)
+        jacobian = float(np.sum(there * np.log(scale)))
+        return replace(found, elbo=found.elbo - jacobian, elbo_trace=found.elbo_trace - jacobian)
+
+    def _latents(self, q: Any, N: int) -> Latents:
+        mean, sd = (q.mean, q.sd) if hasattr(q, "mean") and hasattr(q, "sd") else q
+        m = self._forest.n_trees
+        parts = [
+            np.atleast_2d(numbers(f"{name} of q", part)).astype(float) for name, part in (("mean", mean), ("sd", sd))
+        ]
+        for part in parts:
+            if part.shape not in ((1, m), (N, m)):
+                raise ArgumentError(f"q must have mean and sd of shape ({m},) or ({N}, {m}); got {part.shape}.")
+        return Latents(np.broadcast_to(parts[0], (N, m)), parts[1])
+
+    def _edges(self, pairs: Array) -> Array:
+        """Return the entries of (n, m) arrays at each variable's parent."""
+        return pairs[np.arange(len(self.parents_)), self.parents_]
+
+    def _n_columns_out(self) -> int:
+        return self._forest.n_trees
+
+    def _shared(self) -> bool:
+        return are_shared(self.parents)

@@ -1,0 +1,209 @@
+"""Learning a forest mixture: restarts with annealing, the best taken further by larger moves, minibatches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy
+
+from forestmix.arrays import Array
+from forestmix.families import Family, Gaussian
+from forestmix.forest.engines import Engine, GaussianShared, GeneralShared, Options, ParentsPerObservation, State
+from forestmix.forest.moves import proposals
+from forestmix.forest.parameters import ForestParameters, Latents
+from forestmix.forest.starts import starts
+from forestmix.model import Observations
+
+#: Sweeps over which the temperature falls to 1.
+_COOLING = 8
+#: Newton steps on the leaves before the first sweep of a family that is not Gaussian.
+_WARMING = 5
+#: Sweeps of every start, and sweeps after which a move that is far behind is given up.
+_TRIAL = 20
+#: Starts that are not random, and the number of random ones that are run to the end.
+_TRUSTED, _FINALISTS = 2, 2
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to learn; the estimator's documentation says what each does."""
+
+    n_trees: int
+    shared: bool
+    learn_prior: bool
+    n_init: int
+    temperature: float
+    n_moves: int
+    max_iter: int
+    tol: float
+    min_variance: float
+    report: Callable[[str], None]
+
+    @property
+    def options(self) -> Options:
+        """What a sweep updates."""
+        return Options(learn=True, learn_prior=self.learn_prior, min_variance=self.min_variance)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of EM: where it ended, the ELBO after each sweep, and whether the gains fell below the tolerance."""
+
+    state: State
+    trace: list[float]
+    converged: bool
+
+
+def learn(data: Observations, family: Family, settings: Settings, rng: np.random.Generator) -> Run:
+    """Learn from all observations at once.
+
+    Other families and parents per observation start from the groups that Gaussian leaves with shared parents find,
+    which takes matrix products only.
+    """
+    z = data if isinstance(family, Gaussian) else surrogate(data, family)
+    found = learn_gaussian(z, settings, rng)
+    if settings.shared and isinstance(family, Gaussian):
+        return found
+    forest = first_leaves(data, family, found.state)
+    if settings.shared:
+        engine: Engine = GeneralShared(data)
+        for _ in range(_WARMING):
+            forest = engine.finish(forest, found.state.latents, found.state.responsibilities, settings.options).forest
+    else:
+        engine = ParentsPerObservation(data)
+        soft = 0.9 * found.state.responsibilities + 0.1 / settings.n_trees
+        forest = replace(forest, parent_prior=soft if settings.learn_prior else forest.parent_prior)
+    state = engine.finish(forest, found.state.latents, found.state.responsibilities, settings.options)
+    return climb(engine, state, settings)
+
+
+def learn_gaussian(data: Observations, settings: Settings, rng: np.random.Generator) -> Run:
+    """Learn Gaussian leaves with shared parents from several starts, and try larger moves from the best.
+
+    All starts get a few sweeps; the first two, which see all variables at once, and the best of the others are run to
+    the end. A random start must be better than the first two by more than chance explains.
+    """
+    engine = GaussianShared(data)
+    short = replace(settings, max_iter=min(_TRIAL, settings.max_iter))
+    runs = [anneal(engine, latents, short) for latents in starts(data.x, settings.n_trees, rng, settings.n_init)]
+    for place, run in enumerate(runs):
+        settings.report(f"start {place + 1} of {settings.n_init}: ELBO {run.state.value:.8g}")
+    finals = [resume(engine, run, settings) for run in runs[:_TRUSTED]]
+    best = max(finals, key=lambda run: run.state.value)
+    for run in sorted(runs[_TRUSTED:], key=lambda run: -run.state.value)[:_FINALISTS]:
+        done = resume(engine, run, settings)
+        if is_better(done.state, best.state):
+            best = done
+    settings.report(f"best start: ELBO {best.state.value:.8g} after {len(best.trace)} sweeps")
+    return improve(engine, best, settings, rng)
+
+
+def anneal(engine: GaussianShared, latents: Latents, settings: Settings) -> Run:
+    """Run EM from latents, with the parents softened at first; the trace starts when the temperature is 1."""
+    state = engine.finish(empty_forest(engine.data, latents, Gaussian()), latents, np.empty(0), settings.options)
+    if settings.temperature > 1:
+        for heat in np.geomspace(settings.temperature, 1.0, _COOLING, endpoint=False):
+            state = engine.sweep(state, replace(settings.options, temperature=float(heat)))
+    return climb(engine, state, settings)
+
+
+def resume(engine: Engine, run: Run, settings: Settings) -> Run:
+    """Go on with a run that was cut short."""
+    if run.converged or len(run.trace) >= settings.max_iter:
+        return run
+    more = climb(engine, run.state, replace(settings, max_iter=settings.max_iter - len(run.trace)))
+    return Run(more.state, run.trace + more.trace, more.converged)
+
+
+def climb(engine: Engine, state: State, settings: Settings, rival: float = -np.inf) -> Run:
+    """Sweep until the gain falls below ``tol`` for each entry of x; give up early when far behind a rival."""
+    entries = engine.data.x.size if engine.data.observed is None else max(int(engine.data.observed.sum()), 1)
+    trace: list[float] = []
+    for sweep in range(settings.max_iter):
+        state = engine.sweep(state, settings.options)
+        trace.append(state.value)
+        gain = trace[-1] - trace[-2] if sweep else np.inf
+        if gain <= settings.tol * entries:
+            return Run(state, trace, True)
+        if sweep >= _TRIAL and state.value + gain * settings.max_iter < rival:
+            break
+    return Run(state, trace, False)
+
+
+def improve(engine: GaussianShared, best: Run, settings: Settings, rng: np.random.Generator) -> Run:
+    """Try larger moves until ``n_moves`` in a row have failed; keep what ends higher by a margin.
+
+    The trace goes on with the values of a kept move that lie above what was there.
+    """
+    failures = 0
+    while failures < settings.n_moves:
+        for latents in proposals(best.state, engine.data, rng):
+            start = engine.finish(best.state.forest, latents, best.state.responsibilities, settings.options)
+            run = climb(engine, start, settings, best.state.value)
+            if is_better(run.state, best.state):
+                trace = best.trace + [value for value in run.trace if value > best.trace[-1]]
+                best, failures = Run(run.state, trace, run.converged), 0
+                settings.report(f"a move raised the ELBO to {best.state.value:.8g}")
+                break
+            failures += 1
+            if failures >= settings.n_moves:
+                break
+        else:
+            break
+    return best
+
+
+def is_better(new: State, old: State) -> bool:
+    """Say whether a state is higher by more than chance explains.
+
+    Of k variables that changed their parent, each had about n m ways to change, so that the best of all changes gains
+    up to ``k log(n m)`` by chance. On planted forests with few variables to a tree, smaller gains raised the ELBO and
+    lowered the agreement with the truth.
+    """
+    n, m = old.responsibilities.shape
+    pair = np.zeros((m, m))
+    np.add.at(pair, (np.argmax(old.responsibilities, axis=1), np.argmax(new.responsibilities, axis=1)), 1)
+    same = pair[scipy.optimize.linear_sum_assignment(-pair)].sum()
+    return new.value > old.value + max(n - same, 1) * np.log(n * m)
+
+
+def empty_forest(data: Observations, latents: Latents, family: Family) -> ForestParameters:
+    """Return parameters that say nothing yet."""
+    shape = (data.x.shape[1], latents.mean.shape[1])
+    noise = np.ones(shape) if isinstance(family, Gaussian) else None
+    uniform, m = np.full(shape, 1 / shape[1]), shape[1]
+    return ForestParameters(family, np.zeros(shape), np.zeros(shape), uniform, noise, np.zeros(m), np.ones(m))
+
+
+def first_leaves(data: Observations, family: Family, found: State) -> ForestParameters:
+    """Return leaves to start from: the Gaussian ones that were found, or each variable's own level and no weight."""
+    if isinstance(family, Gaussian):
+        return found.forest
+    forest = empty_forest(data, found.latents, family)
+    count = data.x.shape[0] if data.observed is None else np.maximum(data.observed.sum(axis=0), 1)
+    level = data.x.sum(axis=0) / count
+    # Half an observation on either side keeps the level of a constant variable finite.
+    level = (level * count + 0.5) / (count + 1)
+    bias = np.log(level) if family.name == "poisson" else np.log(level / (1 - level))
+    return replace(
+        forest, bias=np.broadcast_to(bias[:, None], forest.bias.shape), parent_prior=found.forest.parent_prior
+    )
+
+
+def surrogate(data: Observations, family: Family) -> Observations:
+    """Return the data as Gaussian leaves may have it: counts by their logarithm, each variable standardised."""
+    x = np.log1p(data.x) if family.name == "poisson" else data.x
+    return Observations(standardise(x, data.observed)[0], data.observed, False)
+
+
+def standardise(x: Array, observed: Array | None) -> tuple[Array, Array, Array]:
+    """Return x with mean 0 and variance 1 in every column and 0 where it is missing, and the two; constants keep 1."""
+    count = x.shape[0] if observed is None else np.maximum(observed.sum(axis=0), 1)
+    centre = x.sum(axis=0) / count
+    away = x - centre if observed is None else np.where(observed, x - centre, 0.0)
+    scale = np.sqrt(np.einsum("si,si->i", away, away) / count)
+    flat = scale <= 1e-10 * np.maximum(np.abs(centre), 1e-300)
+    scale = np.where(flat, 1.0, scale)
+    return away / scale, centre, scale

@@ -1,0 +1,190 @@
+"""What leaves of any family contribute, tree by tree, and safeguarded steps on latents and weights.
+
+With ``eta = b_ij + w_ij y_j`` and ``q(y_j) = N(mu_j, sigma_j^2)``, eta is Gaussian with mean ``b_ij + w_ij mu_j`` and
+spread ``|w_ij| sigma_j``, so all that is needed are the one-dimensional expectations of the family.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from forestmix.arrays import Array
+from forestmix.families.base import RowExpectations
+from forestmix.forest.parameters import ForestParameters, Latents
+from forestmix.model import Observations
+
+#: Responsibilities below this add nothing to a sum in float64.
+NEGLIGIBLE = 1e-15
+#: Logits and log-rates beyond this are 0 or 1, or overflow; separable data would else drive them to infinity.
+LARGEST_PARAMETER = 30.0
+_HALVINGS = 12
+#: Entries of a block of variables held at a time.
+_BLOCK = 2_000_000
+
+
+def rows(p: ForestParameters, data: Observations, q: Latents, tree: int, variables: Array) -> RowExpectations:
+    """Return the row terms of some variables as children of a tree, (N, variables); 0 where x is missing.
+
+    For families that are not Gaussian the log-likelihood is without ``g(x)``, which is the same for every parent and
+    can take longer than all the rest; ``base`` has it.
+    """
+    w, b = p.weights[variables, tree], p.bias[variables, tree]
+    mean, spread = b + w * q.mean[:, tree, None], np.abs(w) * q.sd[:, tree, None]
+    family, x = p.leaves(tree, variables), data.x[:, variables]
+    if p.noise is None:
+        expected, statistic = family.expected_log_partition(mean, spread), family.statistic(x)
+        terms = RowExpectations(statistic * mean - expected.value, statistic - expected.slope, expected.curvature)
+    else:
+        terms = family.expectations(x, mean, spread)
+    curvature = np.broadcast_to(terms.curvature, mean.shape)
+    if data.observed is None:
+        return RowExpectations(terms.log_likelihood, terms.error, curvature)
+    there = data.observed[:, variables]
+    return RowExpectations(*(np.where(there, part, 0.0) for part in (terms.log_likelihood, terms.error, curvature)))
+
+
+def base(p: ForestParameters, data: Observations) -> Array:
+    """Return what ``rows`` leaves out: ``g(x)`` of every entry, 0 where x is missing and for Gaussian leaves."""
+    if p.noise is not None:
+        return np.zeros((1, p.n_variables))
+    values = p.family.log_base(data.x)
+    return values if data.observed is None else np.where(data.observed, values, 0.0)
+
+
+def blocks(data: Observations) -> Iterator[Array]:
+    """Split the variables so that an array of all observations of a block stays small."""
+    n = data.x.shape[1]
+    size = max(1, _BLOCK // max(data.x.shape[0], 1))
+    for start in range(0, n, size):
+        yield np.arange(start, min(start + size, n))
+
+
+def pair_scores(p: ForestParameters, data: Observations, q: Latents, known: Array | None = None) -> Array:
+    """Return ``sum_s E log p_hat(x_si | y_sj)`` less ``base``, (n, m); where some are ``known``, only NaN is filled."""
+    scores = np.full(p.weights.shape, np.nan) if known is None else known
+    for tree in np.flatnonzero(np.isnan(scores).any(axis=0)).tolist():
+        for block in blocks(data):
+            scores[block, tree] = rows(p, data, q, tree, block).log_likelihood.sum(axis=0)
+    return scores
+
+
+def latent_step(p: ForestParameters, data: Observations, q: Latents, responsibilities: Array) -> Latents:
+    """Take a step on ``q(y)`` given ``q(e)``, (n, m) or (N, n, m); the ELBO falls for no latent of any observation.
+
+    Per latent: ``1/sigma^2 = 1/sigma0^2 + sum_i r_ij w_ij^2 kappa_ij`` and ``mu += sigma^2 gradient``, exact for
+    Gaussian leaves; for others precision and mean move a share 1, 1/2, 1/4, ... of the way (design 1.3).
+    """
+    shape = (data.x.shape[0], p.n_trees)
+    mean, sd = np.broadcast_to(q.mean, shape).copy(), np.broadcast_to(q.sd, shape).copy()
+    batch = responsibilities if responsibilities.ndim == 3 else responsibilities[None]
+    for tree in range(p.n_trees):
+        weight = batch[:, :, tree]
+        children = np.flatnonzero(weight.max(axis=0) > NEGLIGIBLE)
+        _tree_step(p, data, mean, sd, tree, children, weight[:, children])
+    return Latents(mean, sd)
+
+
+def _tree_step(
+    p: ForestParameters, data: Observations, mean: Array, sd: Array, tree: int, children: Array, weight: Array
+) -> None:
+    """Update one column of ``mean`` and ``sd`` in place."""
+    w = p.weights[children, tree]
+    centre, precision0 = p.prior_mean[tree], p.prior_sd[tree] ** -2.0
+
+    def evaluate(q: Latents, some: Observations, r: Array) -> tuple[Array, RowExpectations]:
+        terms = rows(p, some, q, tree, children)
+        ratio = q.sd[:, tree] ** 2 * precision0
+        loss = 0.5 * ((q.mean[:, tree] - centre) ** 2 * precision0 + ratio - 1 - np.log(ratio))
+        return (r * terms.log_likelihood).sum(axis=1) - loss, terms
+
+    start, terms = evaluate(Latents(mean, sd), data, weight)
+    gradient = (weight * terms.error) @ w - (mean[:, tree] - centre) * precision0
+    target = precision0 + (weight * terms.curvature) @ w**2
+    before = sd[:, tree] ** -2.0
+    waiting, share = np.arange(mean.shape[0]), 1.0
+    for _ in range(_HALVINGS):
+        trial = Latents(mean[waiting], sd[waiting])
+        trial.mean[:, tree] += share * gradient[waiting] / target[waiting]
+        trial.sd[:, tree] = ((1 - share) * before[waiting] + share * target[waiting]) ** -0.5
+        r = weight if weight.shape[0] == 1 else weight[waiting]
+        value, _ = evaluate(trial, data.take(waiting), r)
+        better = value >= start[waiting]
+        mean[waiting[better], tree], sd[waiting[better], tree] = trial.mean[better, tree], trial.sd[better, tree]
+        waiting, share = waiting[~better], 0.5 * share
+        if not waiting.size:
+            break
+
+
+class NewtonTerms(NamedTuple):
+    """Slopes and curvatures of the expected log-likelihood in bias and weight of each pair, and its value, (n, m)."""
+
+    bias: Array
+    weight: Array
+    bias_bias: Array
+    bias_weight: Array
+    weight_weight: Array
+    score: Array
+
+    def step(self) -> tuple[Array, Array]:
+        """Return the Newton step of every pair, in bias and weight."""
+        ridge = 1e-8 + 1e-6 * (self.bias_bias + self.weight_weight)
+        first, last = self.bias_bias + ridge, self.weight_weight + ridge
+        determinant = first * last - self.bias_weight**2
+        down = (last * self.bias - self.bias_weight * self.weight) / determinant
+        return down, (first * self.weight - self.bias_weight * self.bias) / determinant
+
+
+def newton_terms(p: ForestParameters, data: Observations, q: Latents, responsibilities: Array | None) -> NewtonTerms:
+    """Return the terms of all pairs, each observation weighted by its responsibilities (N, n, m) if there are any.
+
+    By Stein's identity ``E a'(eta) y = mu E a' + w sigma^2 E a''``, and the curvatures take ``E a''`` out of the
+    expectation, which the safeguard makes harmless.
+    """
+    out = NewtonTerms(*np.zeros((6, *p.weights.shape)))
+    for tree in range(p.n_trees):
+        mean, variance = q.mean[:, tree], np.broadcast_to(q.sd[:, tree] ** 2, q.mean.shape[:1])
+        for block in blocks(data):
+            value, error, kappa = rows(p, data, q, tree, block)
+            if responsibilities is not None:
+                r = responsibilities[:, block, tree]
+                value, error, kappa = r * value, r * error, r * kappa
+            place = (block, tree)
+            out.score[place] = value.sum(axis=0)
+            out.bias[place] = error.sum(axis=0)
+            out.weight[place] = mean @ error - p.weights[place] * (variance @ kappa)
+            out.bias_bias[place] = kappa.sum(axis=0)
+            out.bias_weight[place] = mean @ kappa
+            out.weight_weight[place] = (mean**2 + variance) @ kappa
+    return out
+
+
+def moved(p: ForestParameters, step: tuple[Array, Array], share: Array | float) -> ForestParameters:
+    """Return the parameters a share of the way along a step, within their limits."""
+    bias, weights = _limited(p.bias, share * step[0]), _limited(p.weights, share * step[1])
+    return replace(p, bias=bias, weights=weights)
+
+
+def _limited(start: Array, step: Array) -> Array:
+    """Return the end of a step within the limits, or not further out than its start."""
+    limit = np.maximum(LARGEST_PARAMETER, np.abs(start))
+    return np.clip(start + step, -limit, limit)
+
+
+def newton_step(p: ForestParameters, data: Observations, q: Latents) -> tuple[ForestParameters, Array]:
+    """Take a step on bias and weight of every pair that lowers no pair's score; return the parameters and scores."""
+    terms = newton_terms(p, data, q, None)
+    step, share, best = terms.step(), np.ones(p.weights.shape), terms.score
+    scores = np.full(share.shape, np.nan)
+    for _ in range(_HALVINGS):
+        trial = moved(p, step, share)
+        scores = pair_scores(trial, data, q, np.where(scores >= best, scores, np.nan))
+        worse = ~(scores >= best)
+        if not worse.any():
+            return trial, scores
+        share = np.where(worse, np.where(share > 2.0**-6, 0.5 * share, 0.0), share)
+    trial = moved(p, step, np.where(worse, 0.0, share))
+    return trial, np.where(worse, best, scores)

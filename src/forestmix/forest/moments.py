@@ -1,0 +1,94 @@
+"""Sums over observations that hold all Gaussian leaves need of the data, and the regression of leaves on latents."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from forestmix.arrays import Array
+from forestmix.forest.parameters import ForestParameters, Latents
+from forestmix.model import Observations
+
+
+class Moments(NamedTuple):
+    """Sums over observations of 1, x_i, x_i^2, E y_j, E y_j^2 and x_i E y_j; each broadcasts to (n, m)."""
+
+    number: Array
+    x: Array
+    xx: Array
+    y: Array
+    yy: Array
+    xy: Array
+
+
+def moments(data: Observations, q: Latents) -> Moments:
+    """Return the moments of shared parents: two products with x, or five where entries are missing."""
+    N = data.x.shape[0]
+    second = q.mean**2 + q.sd**2
+    x, xx, xy = data.x.sum(axis=0)[:, None], np.einsum("si,si->i", data.x, data.x)[:, None], data.x.T @ q.mean
+    if data.observed is None:
+        return Moments(np.full((1, 1), float(N)), x, xx, q.mean.sum(axis=0)[None], second.sum(axis=0)[None], xy)
+    there = data.observed.astype(np.float64)
+    return Moments(there.sum(axis=0)[:, None], x, xx, there.T @ q.mean, there.T @ second, xy)
+
+
+def weighted_moments(data: Observations, q: Latents, responsibilities: Array) -> Moments:
+    """Return the moments of parents per observation, weighted by their responsibilities (N, n, m)."""
+    r = responsibilities if data.observed is None else responsibilities * data.observed[:, :, None]
+    second = np.broadcast_to(q.mean**2 + q.sd**2, q.mean.shape)
+    rx = r * data.x[:, :, None]
+    return Moments(
+        r.sum(axis=0),
+        rx.sum(axis=0),
+        np.einsum("sij,si->ij", rx, data.x),
+        np.einsum("sij,sj->ij", r, q.mean),
+        np.einsum("sij,sj->ij", r, second),
+        np.einsum("sij,sj->ij", rx, q.mean),
+    )
+
+
+def regression(p: ForestParameters, sums: Moments, min_variance: float) -> ForestParameters:
+    """Return the weights, biases and noise that maximise the expected log-likelihood of every pair.
+
+    The regression of x_i on y_j: ``w = Cov(x, y) / Var(y)``, ``b = E x - w E y``, ``noise^2 = Var(x) - w Cov(x, y)``,
+    not below ``min_variance``, with which it is the maximiser under that limit.
+    """
+    count = np.maximum(sums.number, 1e-300)
+    x, y = sums.x / count, sums.y / count
+    covariance = sums.xy / count - x * y
+    w = covariance / np.maximum(sums.yy / count - y**2, 1e-300)
+    variance = np.maximum(sums.xx / count - x**2 - w * covariance, min_variance)
+    empty = np.broadcast_to(sums.number < 1e-8, w.shape)
+    if empty.any():
+        # A pair that nothing was seen of keeps what it has.
+        old = np.ones_like(w) if p.noise is None else p.noise
+        w, b = np.where(empty, p.weights, w), np.where(empty, p.bias, x - w * y)
+        return replace(p, weights=w, bias=b, noise=np.where(empty, old, np.sqrt(variance)))
+    return replace(p, weights=w, bias=x - w * y, noise=np.sqrt(variance))
+
+
+def gaussian_scores(p: ForestParameters, sums: Moments) -> Array:
+    """Return ``sum_s E log N(x_si; b_ij + w_ij y_sj, noise_ij^2)`` of every pair from the moments."""
+    assert p.noise is not None
+    w, b, variance = p.weights, p.bias, p.noise**2
+    square = sums.xx - 2 * b * sums.x - 2 * w * sums.xy + sums.number * b**2 + 2 * b * w * sums.y + w**2 * sums.yy
+    return -0.5 * sums.number * np.log(2 * np.pi * variance) - 0.5 * square / variance
+
+
+def gaussian_latents(p: ForestParameters, data: Observations, responsibilities: Array) -> Latents:
+    """Return the best ``q(y)`` for Gaussian leaves with shared parents, by products with x.
+
+    ``1/sigma_j^2 = 1/sigma0_j^2 + sum_i r_ij w_ij^2 / noise_ij^2``; the sd is one row unless entries are missing.
+    """
+    assert p.noise is not None
+    pull = responsibilities * p.weights / p.noise**2
+    precision0 = p.prior_sd**-2.0
+    if data.observed is None:
+        precision, offset = precision0 + (pull * p.weights).sum(axis=0)[None], (pull * p.bias).sum(axis=0)
+    else:
+        there = data.observed.astype(np.float64)
+        precision, offset = precision0 + there @ (pull * p.weights), there @ (pull * p.bias)
+    mean = (data.x @ pull - offset + p.prior_mean * precision0) / precision
+    return Latents(mean, precision**-0.5)

@@ -1,0 +1,140 @@
+"""The forest mixture model of the paper's section 3.1: its parameters, draws from it, and q of its latents."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from forestmix.arrays import Array, finite, numbers, total
+from forestmix.errors import ArgumentError
+from forestmix.families import Family, Gaussian
+
+
+class Latents(NamedTuple):
+    """``q(y_j) = N(mean_j, sd_j^2)`` for a batch: ``mean`` is (N, m), ``sd`` is (N, m), or (1, m) if shared."""
+
+    mean: Array
+    sd: Array
+
+
+class ForestDraw(NamedTuple):
+    """A draw from a forest mixture: observations (N, n), latents (N, m), and the parent of each variable.
+
+    ``parents`` is (n,) where one forest is shared by all observations, else (N, n).
+    """
+
+    x: Array
+    latents: Array
+    parents: Array
+
+
+@dataclass(frozen=True)
+class ForestParameters:
+    """``x_i | parent j ~ family with natural parameter bias_ij + weights_ij y_j``, ``P(parent j) = parent_prior_ij``.
+
+    All arrays are (n, m) for n variables and m trees. ``noise`` is the standard deviation of Gaussian leaves and
+    ``None`` for other families. The latents are ``y_j ~ N(prior_mean_j, prior_sd_j^2)``; a learned model has N(0, 1),
+    which fixes the scale of the weights.
+    """
+
+    family: Family
+    weights: Array
+    bias: Array
+    parent_prior: Array
+    noise: Array | None
+    prior_mean: Array
+    prior_sd: Array
+
+    @property
+    def n_variables(self) -> int:
+        """Number of observed variables, n."""
+        return self.weights.shape[0]
+
+    @property
+    def n_trees(self) -> int:
+        """Number of trees, m."""
+        return self.weights.shape[1]
+
+    def leaves(self, tree: Any, variables: Any) -> Family:
+        """Return the family of some variables as children of a tree, or of one tree each."""
+        return self.family.take(variables) if self.noise is None else Gaussian(self.noise[variables, tree])
+
+    def divergence(self, q: Latents) -> Array:
+        """Return ``KL(q(y) || p(y))`` of each observation, (N,), or (1,) where q is the same for all."""
+        ratio = (q.sd / self.prior_sd) ** 2
+        return 0.5 * (total(((q.mean - self.prior_mean) / self.prior_sd) ** 2) + total(ratio - 1 - np.log(ratio)))
+
+    def sample(self, rng: np.random.Generator, size: int, shared: bool, among: Array | None = None) -> ForestDraw:
+        """Draw a forest (one for all, or one for each observation), then the latents, then the observations.
+
+        ``among`` stands in for the prior of the parents, as where they have been inferred.
+        """
+        chances = self.parent_prior if among is None else among
+        parents = draw_parents(chances, rng, 1 if shared else size)
+        y = self.prior_mean + self.prior_sd * rng.standard_normal((size, self.n_trees))
+        chosen = np.broadcast_to(parents, (size, self.n_variables))
+        i = np.arange(self.n_variables)
+        eta = self.bias[i, chosen] + self.weights[i, chosen] * np.take_along_axis(y, chosen, axis=1)
+        if self.noise is None:
+            x = self.family.sample(eta, rng)
+        else:
+            x = eta + self.noise[i, chosen] * rng.standard_normal(eta.shape)
+        return ForestDraw(x, y, parents[0] if shared else parents)
+
+    def divergence_of_parents(self, responsibilities: Array) -> float:
+        """Return ``KL(q(e) || p(e))`` summed over the variables."""
+        used = responsibilities > 0
+        if (used & (self.parent_prior <= 0)).any():
+            return float("inf")
+        ratio = np.where(used, responsibilities, 1.0) / np.where(used, self.parent_prior, 1.0)
+        return float(np.sum(responsibilities * np.log(ratio)))
+
+
+def draw_parents(chances: Array, rng: np.random.Generator, size: int) -> Array:
+    """Draw the parent of each variable ``size`` times, (size, n), by inverting the cumulative probabilities."""
+    steps = np.cumsum(chances, axis=1)
+    # The last step is 1 up to rounding; as infinity it is never passed over.
+    steps[:, -1] = np.inf
+    height = rng.random((size, chances.shape[0]))
+    parents = np.empty(height.shape, np.intp)
+    for i, step in enumerate(steps):
+        parents[:, i] = np.searchsorted(step, height[:, i], side="right")
+    return parents
+
+
+def checked_parameters(
+    family: Family,
+    weights: Any,
+    bias: Any,
+    parent_prior: Any,
+    noise: Any,
+) -> ForestParameters:
+    """Return parameters given by a user, each broadcast to (n, m) and checked; latents are N(0, 1)."""
+    w = finite("weights", numbers("weights", weights).astype(np.float64))
+    if w.ndim != 2 or 0 in w.shape:
+        raise ArgumentError(f"weights must be an array of n variables by n_trees; got shape {w.shape}.")
+    n, m = w.shape
+    prior = np.full((n, m), 1 / m) if parent_prior is None else pairs("parent_prior", parent_prior, n, m)
+    if (prior < 0).any() or (np.abs(prior.sum(axis=1) - 1) > 1e-8).any():
+        raise ArgumentError(
+            f"parent_prior must not be negative, and each variable's must sum to 1; got sums from "
+            f"{prior.sum(axis=1).min():g} to {prior.sum(axis=1).max():g} and a smallest entry of {prior.min():g}."
+        )
+    sd = None
+    if isinstance(family, Gaussian):
+        sd = pairs("noise", noise, n, m)
+        if (sd <= 0).any():
+            raise ArgumentError(f"noise must be greater than 0; got {sd.min()}.")
+    return ForestParameters(family, w, pairs("bias", bias, n, m), prior, sd, np.zeros(m), np.ones(m))
+
+
+def pairs(name: str, value: Any, n: int, m: int) -> Array:
+    """Return a parameter as (n, m) from one number, (n,) for the variables or (n, m)."""
+    array = finite(name, numbers(name, value).astype(np.float64))
+    if array.shape == (n,):
+        array = array[:, None]
+    if array.ndim > 2 or (array.ndim == 2 and array.shape not in ((n, m), (n, 1))) or array.ndim == 1:
+        raise ArgumentError(f"{name} must be one number or have shape ({n},) or ({n}, {m}); got {array.shape}.")
+    return np.broadcast_to(array, (n, m)).copy()

@@ -1,0 +1,65 @@
+"""Log-likelihoods of single observations under a learned forest."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy
+
+from forestmix.arrays import Array, total
+from forestmix.forest.engines import parents_of_observations
+from forestmix.forest.leaves import base
+from forestmix.forest.parameters import ForestParameters, Latents
+from forestmix.model import Observations
+
+#: Nodes of the quadrature over a latent, placed by its posterior.
+_NODES = 40
+
+
+def gaussian_log_likelihood(p: ForestParameters, data: Observations, parents: Array) -> Array:
+    """Return the exact ``log p(x)`` of each observation, (N,), for Gaussian leaves with known parents.
+
+    Each tree is a matrix of rank one plus a diagonal, so its inverse and determinant are those of one number.
+    """
+    assert p.noise is not None
+    every = np.arange(p.n_variables)
+    sd, w = p.noise[every, parents], p.weights[every, parents]
+    centre = p.bias[every, parents] + w * p.prior_mean[parents]
+    there = np.ones((1, p.n_variables)) if data.observed is None else data.observed.astype(np.float64)
+    residual = (data.x - centre) / sd * there
+    factor = np.eye(p.n_trees)[parents] * (w * p.prior_sd[parents] / sd)[:, None]
+    ratio = 1 + there @ factor**2
+    distance = total(residual**2) - total((residual @ factor) ** 2 / ratio)
+    return -0.5 * (distance + total(np.log(ratio)) + there @ np.log(2 * np.pi * sd**2))
+
+
+def quadrature_log_likelihood(p: ForestParameters, data: Observations, parents: Array, q: Latents) -> Array:
+    """Return ``log p(x)`` of each observation for leaves of any family with known parents.
+
+    Given the parents, the trees are independent and each is an integral over one latent: Gauss-Hermite quadrature
+    centred on its posterior, ``y = mean + 1.5 sd z``, wider than q so that the tails are covered.
+    """
+    node, weight = np.polynomial.hermite_e.hermegauss(_NODES)
+    value = np.zeros(data.x.shape[0])
+    for tree in np.unique(parents):
+        children = np.flatnonzero(parents == tree)
+        mean = q.mean[:, tree]
+        sd = 1.5 * np.broadcast_to(q.sd[:, tree], mean.shape)
+        terms = np.stack([_log_joint(p, data, tree, children, mean + sd * z) for z in node], axis=1)
+        terms = terms + np.log(weight) + 0.5 * node**2 + np.log(sd)[:, None]
+        value = value + scipy.special.logsumexp(terms, axis=1)
+    return value
+
+
+def _log_joint(p: ForestParameters, data: Observations, tree: int, children: Array, y: Array) -> Array:
+    """Return ``log p(x of the children, y)`` of each observation."""
+    eta = p.bias[children, tree] + p.weights[children, tree] * y[:, None]
+    terms = p.leaves(tree, children).expectations(data.x[:, children], eta, np.zeros_like(eta)).log_likelihood
+    if data.observed is not None:
+        terms = np.where(data.observed[:, children], terms, 0.0)
+    z = (y - p.prior_mean[tree]) / p.prior_sd[tree]
+    return total(terms) - 0.5 * z**2 - np.log(p.prior_sd[tree]) - 0.5 * np.log(2 * np.pi)
+
+
+def observation_bounds(p: ForestParameters, data: Observations, q: Latents) -> Array:
+    """Return the ELBO of each observation where each has parents of its own, (N,)."""
+    return total(parents_of_observations(p, data, q)[1] + base(p, data)) - p.divergence(q)

@@ -1,0 +1,91 @@
+"""Choosing the number of trees by the log-likelihood of observations held out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from forestmix.arrays import Array
+from forestmix.errors import ArgumentError
+from forestmix.forest.estimator import ForestMixtureModel
+from forestmix.forest.settings import generator_of
+
+
+@dataclass(frozen=True)
+class TreeSelection:
+    """Held-out scores for numbers of trees.
+
+    ``candidates``: the numbers tried; ``scores``: average log-likelihood of an observation held out, (candidates,
+    folds); ``best``: the candidate with the highest mean; ``smallest``: the smallest candidate whose mean is within one
+    standard error of it, the standard error being that of the difference to the best; ``model``: fitted on all of X
+    with ``best`` trees.
+    """
+
+    candidates: Array
+    scores: Array
+    best: int
+    smallest: int
+    model: ForestMixtureModel
+
+    @property
+    def mean(self) -> Array:
+        """Mean score of each candidate."""
+        return np.asarray(self.scores.mean(axis=1))
+
+    @property
+    def standard_error(self) -> Array:
+        """Standard error, over folds, of each candidate's difference to the best; 0 for the best."""
+        return _standard_error(self.scores, int(np.argmax(self.mean)))
+
+    def __repr__(self) -> str:
+        pairs = ", ".join(f"{c}: {s:.4g}" for c, s in zip(self.candidates, self.mean, strict=True))
+        return f"TreeSelection(best={self.best}, smallest={self.smallest}, mean score {{{pairs}}})"
+
+    def plot(self, axes: Any = None) -> Any:
+        """Plot the held-out scores against the number of trees."""
+        from forestmix.plots.forest import plot_selection
+
+        return plot_selection(self, axes)
+
+
+def select_n_trees(
+    X: Any, candidates: Iterable[int], *, model: ForestMixtureModel | None = None, folds: int = 5, random_state: Any = 0
+) -> TreeSelection:
+    """Score numbers of trees on observations held out, and fit the best on all of X.
+
+    Args:
+        X: observations, (N, n); NaN marks a missing entry.
+        candidates: numbers of trees to try.
+        model: an estimator whose other settings are used; the default one when left out.
+        folds: number of parts, each held out once.
+        random_state: seed of the split into parts.
+
+    """
+    numbers = sorted({int(candidate) for candidate in candidates})
+    if not numbers or numbers[0] < 1:
+        raise ArgumentError(f"candidates must hold numbers of trees of at least 1; got {numbers}.")
+    settings = (ForestMixtureModel(random_state=0) if model is None else model).get_params()
+    rows = X.iloc if hasattr(X, "iloc") else np.asarray(X)
+    N = len(X)
+    if isinstance(folds, bool) or not isinstance(folds, int | np.integer) or not 2 <= folds <= N:
+        raise ArgumentError(f"folds must be a whole number from 2 to the {N} observations; got {folds!r}.")
+    parts = np.array_split(generator_of(random_state).permutation(N), folds)
+    scores = np.empty((len(numbers), folds))
+    for column, held_out in enumerate(parts):
+        kept = np.setdiff1d(np.arange(N), held_out)
+        for row, number in enumerate(numbers):
+            fitted = ForestMixtureModel(**(settings | {"n_trees": number})).fit(rows[kept])
+            scores[row, column] = fitted.score(rows[held_out])
+    mean = scores.mean(axis=1)
+    place = int(np.argmax(mean))
+    near = mean >= mean[place] - _standard_error(scores, place)
+    final = ForestMixtureModel(**(settings | {"n_trees": numbers[place]})).fit(X)
+    return TreeSelection(np.array(numbers), scores, numbers[place], numbers[int(np.argmax(near))], final)
+
+
+def _standard_error(scores: Array, best: int) -> Array:
+    difference = scores - scores[best]
+    return np.asarray(difference.std(axis=1, ddof=1) / np.sqrt(scores.shape[1]))

@@ -1,0 +1,117 @@
+"""Learning from minibatches: EM with running averages in place of sums over all observations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy
+
+from forestmix.arrays import Array
+from forestmix.families import Family, Gaussian
+from forestmix.forest.engines import State, log, parents_of_observations
+from forestmix.forest.given import infer_given
+from forestmix.forest.learning import Run, Settings, learn
+from forestmix.forest.leaves import NewtonTerms, moved, newton_terms
+from forestmix.forest.moments import Moments, gaussian_scores, moments, regression, weighted_moments
+from forestmix.forest.parameters import ForestParameters, Latents
+from forestmix.model import Observations
+
+#: The weight of batch t in the running averages is (t + 2) ** -_FORGETTING (Cappe and Moulines, 2009).
+_FORGETTING = 0.7
+_LATENT_SWEEPS = 20
+
+
+@dataclass(frozen=True)
+class _Averages:
+    """Running averages for one observation: the leaves' statistics, and the shares of the parents."""
+
+    leaves: Moments | NewtonTerms
+    shares: Array
+
+
+def learn_in_batches(
+    data: Observations, family: Family, settings: Settings, batch_size: int, rng: np.random.Generator
+) -> Run:
+    """Learn from a batch with all restarts, then take epochs of batches over all observations.
+
+    The ELBO of all observations is evaluated after each epoch. It need not rise each time: the best epoch is kept, and
+    the run ends when an epoch gains less than ``tol`` for each entry.
+    """
+    N = data.x.shape[0]
+    first = learn(data.take(rng.permutation(N)[:batch_size]), family, settings, rng)
+    forest, responsibilities = first.state.forest, first.state.responsibilities
+    averages: _Averages | None = None
+    best, trace, converged, step = None, [], False, 0
+    for epoch in range(settings.max_iter):
+        order = rng.permutation(N)
+        for start in range(0, N - batch_size + 1, batch_size):
+            rate = (step + 2.0) ** -_FORGETTING
+            new = _statistics(forest, data.take(order[start : start + batch_size]), responsibilities, settings.shared)
+            averages = new if averages is None else _blend(averages, new, rate)
+            forest, responsibilities = _maximise(forest, averages, new, rate, N, settings)
+            step += 1
+        state = evaluate(forest, data, responsibilities, settings)
+        trace.append(state.value)
+        settings.report(f"epoch {epoch + 1}: ELBO {state.value:.8g}")
+        gain = np.inf if best is None else state.value - best.value
+        if best is None or gain > 0:
+            best = state
+        if gain <= settings.tol * data.x.size:
+            converged = True
+            break
+    assert best is not None
+    return Run(best, trace, converged)
+
+
+def evaluate(forest: ForestParameters, data: Observations, responsibilities: Array, settings: Settings) -> State:
+    """Return the state with parameters as they are, and latents and parents at their best for all observations."""
+    found = infer_given(
+        forest, data, responsibilities, shared=settings.shared, parents=True, max_iter=_LATENT_SWEEPS, tol=settings.tol
+    )
+    return State(forest, Latents(found.mean, found.sd), found.responsibilities, found.elbo)
+
+
+def _statistics(forest: ForestParameters, batch: Observations, responsibilities: Array, shared: bool) -> _Averages:
+    found = infer_given(
+        forest, batch, responsibilities, shared=shared, parents=False, max_iter=_LATENT_SWEEPS, tol=1e-6
+    )
+    q = Latents(found.mean, found.sd)
+    weights = None if shared else parents_of_observations(forest, batch, q)[0]
+    size = batch.x.shape[0]
+    if not isinstance(forest.family, Gaussian):
+        sums: Moments | NewtonTerms = newton_terms(forest, batch, q, weights)
+    elif weights is None:
+        sums = moments(batch, q)
+    else:
+        sums = weighted_moments(batch, q, weights)
+    shares = responsibilities if weights is None else weights.mean(axis=0)
+    return _Averages(type(sums)(*(part / size for part in sums)), shares)
+
+
+def _blend(old: _Averages, new: _Averages, rate: float) -> _Averages:
+    parts = ((1 - rate) * a + rate * b for a, b in zip(old.leaves, new.leaves, strict=True))
+    return _Averages(type(old.leaves)(*parts), (1 - rate) * old.shares + rate * new.shares)
+
+
+def _maximise(
+    forest: ForestParameters, averages: _Averages, new: _Averages, rate: float, N: int, settings: Settings
+) -> tuple[ForestParameters, Array]:
+    """Return parameters and parents from the averages; a Newton step has the slope of the newest batch alone."""
+    leaves = averages.leaves
+    if isinstance(leaves, Moments):
+        forest = regression(forest, leaves, settings.min_variance)
+    else:
+        latest = new.leaves
+        assert isinstance(latest, NewtonTerms)
+        step = leaves._replace(bias=latest.bias, weight=latest.weight).step()
+        forest = moved(forest, step, rate)
+    if not settings.shared:
+        prior = averages.shares if settings.learn_prior else forest.parent_prior
+        return replace(forest, parent_prior=prior), averages.shares
+    scores = N * (gaussian_scores(forest, leaves) if isinstance(leaves, Moments) else leaves.score)
+    responsibilities = scipy.special.softmax(scores + log(forest.parent_prior), axis=1)
+    if settings.learn_prior:
+        share = np.broadcast_to(responsibilities.mean(axis=0), scores.shape)
+        forest = replace(forest, parent_prior=share)
+    return forest, responsibilities

@@ -68,10 +68,13 @@ def main() -> None:
     result = fmx.infer(coder(W), hidden.reshape(-1, 784), tol=1e-4, max_iter=200)
     prediction = result.predict()
     draw(out, W, x, hidden, result, prediction)
-    error = np.sqrt(np.mean((prediction.eta_mean - x)[np.isnan(hidden.reshape(-1, 784))] ** 2))
+    missing = np.isnan(hidden.reshape(-1, 784))
+    error = np.sqrt(np.mean((prediction.eta_mean - x)[missing] ** 2))
+    expected = np.sqrt(np.mean(prediction.eta_sd[missing] ** 2 + NOISE**2))
     active = (result.mean > 0.05).sum(axis=1).mean()
     print(f"{out}: {ATOMS} atoms, {active:.1f} codes above 0.05 on average, {result.n_iter.max()} iterations,")
-    print(f"root mean square error of hidden pixels {error:.3f} (their own spread is {x.std():.3f})")
+    print(f"root mean square error of hidden pixels {error:.3f}, expected by the posterior {expected:.3f},")
+    print(f"spread of those pixels {x[missing].std():.3f}")
 
 
 def draw(out: Path, W: np.ndarray, x: np.ndarray, hidden: np.ndarray, result: fmx.Result, prediction) -> None:

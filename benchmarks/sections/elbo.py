@@ -18,7 +18,7 @@ from benchmarks.sections.monte_carlo import Run, race_monte_carlo
 
 TARGET_GAP = 1e-4
 #: size: rounds, seconds a Monte Carlo contender may use, seconds an exact one may
-EFFORT = {"small": (3, 2.0, 5.0), "default": (5, 15.0, 25.0), "large": (9, 120.0, 600.0)}
+EFFORT = {"small": (3, 2.0, 5.0), "default": (3, 8.0, 15.0), "large": (9, 120.0, 600.0)}
 OURS, RIVAL, AS_IT_STOPS = "forestmix", "L-BFGS, exact ELBO", "forestmix, as it stops"
 EXACT = {OURS: ("benchmarks.contenders.ours:Forestmix", {}), RIVAL: ("benchmarks.contenders.lbfgs:ExactElbo", {})}
 COLUMNS = ["contender", "gap", "effort", "time to target", "relative to forestmix", "first call"]

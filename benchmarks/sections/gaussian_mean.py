@@ -21,7 +21,7 @@ TARGET_GAP = 1e-8
 #: Tolerances in half decades, from the loosest.
 LADDER = tuple(10 ** (-half / 2) for half in range(3, 28))
 #: size: rounds, seconds a run may take
-EFFORT = {"small": (3, 3.0), "default": (5, 15.0), "large": (9, 60.0)}
+EFFORT = {"small": (3, 3.0), "default": (3, 15.0), "large": (9, 60.0)}
 
 SOLVERS = "SciPy and scikit-learn"
 PROCESSES = {

@@ -19,7 +19,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from forestmix.arrays import Array
+from forestmix.arrays import Array, total
 from forestmix.errors import ArgumentError
 from forestmix.latents import Batch, Factors
 from forestmix.model import Layer
@@ -46,6 +46,7 @@ class Interface(ABC):
 
     def __init__(self, layer: Layer, kind: type[Factors], observed: Array | None) -> None:
         self.layer, self.kind, self.observed = layer, kind, observed
+        self._last_eta: tuple[Factors, Array] | None = None
 
     def take(self, keep: Array) -> Self:
         """Return the interface of the chosen observations."""
@@ -64,8 +65,11 @@ class Interface(ABC):
         return self.layer.weights.square()
 
     def eta(self, parents: Factors) -> Array:
-        """Return ``m_i``, the mean of the natural parameter of each row, (N, n)."""
-        return self.layer.weights.forward(parents.mean).astype(np.float64) + self.layer.bias
+        """Return ``m_i``, the mean of the natural parameter of each row, (N, n); kept for the factors given last."""
+        if self._last_eta is None or self._last_eta[0] is not parents:
+            eta = self.layer.weights.forward(parents.mean).astype(np.float64) + self.layer.bias
+            self._last_eta = (parents, eta)
+        return self._last_eta[1]
 
     def masked(self, terms: Array) -> Array:
         """Return the terms of the rows, 0 where a row is missing."""
@@ -82,6 +86,10 @@ class Interface(ABC):
     @abstractmethod
     def excess(self, parents: Factors, auxiliary: Any) -> Array:
         """Return the excess of every row, (N, n); 0 for a missing one."""
+
+    def total_excess(self, parents: Factors, auxiliary: Any) -> Array:
+        """Return the sum of the excesses of each observation, (N,)."""
+        return total(self.excess(parents, auxiliary))
 
     @abstractmethod
     def target(self, seen: Array, parents: Factors, auxiliary: Any, above: Above) -> Factors:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy
 
-from forestmix.arrays import Array
+from forestmix.arrays import Array, total
 from forestmix.interfaces.base import Above, Interface
 from forestmix.latents import BernoulliFactors, Factors, GaussianFactors, SpikeSlabFactors, settle
 from forestmix.model import Layer
@@ -29,6 +29,7 @@ class GaussianRows(Interface):
     def __init__(self, layer: Layer, kind: type[Factors], observed: Array | None, objective: Objective) -> None:
         super().__init__(layer, kind, observed)
         self.objective = objective
+        self._last_slope: tuple[Factors, Array, Array] | None = None
 
     @property
     def kappa(self) -> Array:
@@ -51,15 +52,24 @@ class GaussianRows(Interface):
         return chosen
 
     def slope(self, seen: Array, parents: Factors) -> Array:
-        """Return ``sum_i w_ij e_i`` with ``e_i = kappa_i (E y_i - m_i)``."""
-        error = self.kappa * (seen - self.eta(parents))
-        return self.layer.weights.adjoint(error).astype(np.float64)
+        """Return ``sum_i w_ij e_i`` with ``e_i = kappa_i (E y_i - m_i)``; kept for the arguments given last."""
+        last = self._last_slope
+        if last is None or last[0] is not parents or last[1] is not seen:
+            error = self.kappa * (seen - self.eta(parents))
+            self._last_slope = last = (parents, seen, self.layer.weights.adjoint(error).astype(np.float64))
+        return last[2]
 
     def excess(self, parents: Factors, auxiliary: None) -> Array:
         """Return ``kappa_i r_i^2 / 2`` with ``r_i^2 = sum_j w_ij^2 Var_j`` or, for "fm", ``(sum_j |w_ij| Std_j)^2``."""
         if self.objective == "elbo":
             return 0.5 * self.kappa * self.squared.forward(parents.variance)
         return 0.5 * self.kappa * self.absolute.forward(parents.sd).astype(np.float64) ** 2
+
+    def total_excess(self, parents: Factors, auxiliary: None) -> Array:
+        """Return the sum over rows; on the ELBO it is ``sum_j H_j Var_j / 2``, which needs no pass over W."""
+        if self.objective == "elbo":
+            return 0.5 * total(self.information[0] * parents.variance)
+        return super().total_excess(parents, auxiliary)
 
     def target(self, seen: Array, parents: Factors, auxiliary: None, above: Above) -> Factors:
         """Return the exact coordinate update of each parent; for "fm" the update of the paper, which is one too."""

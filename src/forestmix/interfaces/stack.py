@@ -122,7 +122,7 @@ class Stack:
 
     def seen(self, q: LayeredFactors, layer: int) -> Array:
         """Return what the rows below a latent layer have seen of themselves: x, or the means of q."""
-        return self.data.x.astype(np.float64) if layer == 0 else q.layers[layer - 1].mean
+        return self.data.x.astype(np.float64, copy=False) if layer == 0 else q.layers[layer - 1].mean
 
     def above(self, q: LayeredFactors, layer: int) -> Above:
         """Return the family of a latent layer and the mean of its natural parameter."""
@@ -159,7 +159,7 @@ class Stack:
         for k, (interface, layer) in enumerate(zip(self.interfaces, q.layers, strict=True)):
             above = self.above(q, k)
             divergence = layer.relative_entropy(above.family, above.eta)
-            excess = total(interface.excess(layer, q.auxiliary[k]))
+            excess = interface.total_excess(layer, q.auxiliary[k])
             value = value - total(divergence) - excess
             size = size + total(np.abs(divergence)) + np.abs(excess) + total(_tilt_size(layer, above))
         return value, size

@@ -12,7 +12,6 @@ import os
 import shutil
 import tempfile
 import time
-import traceback
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -56,8 +55,11 @@ def serve(connection: Any, contender: str, folder: str, options: dict[str, Any])
             connection.send(("done", value, time.perf_counter() - start))
     except EOFError:
         pass  # the parent is gone
-    except Exception:
-        connection.send(("failed", traceback.format_exc(limit=-2).strip().splitlines()[-1], 0.0))
+    except Exception as error:
+        first_line = str(error).strip().partition("\n")[0].strip(" .:")
+        connection.send(
+            ("failed", f"{type(error).__name__}, {first_line}" if first_line else type(error).__name__, 0.0)
+        )
 
 
 class Worker:

@@ -86,7 +86,7 @@ def race_panel(axes: Any, title: str, reached: dict[str, float], never: dict[str
     axes.set_xscale("log")
     axes.set_xlim(min(0.7, 0.25 * min(reached.values(), default=1)), largest * 8)
     axes.axvline(1, color=style.BLACK, linewidth=0.8)
-    axes.set_title(title, loc="left")
+    axes.set_title(title, loc="left", fontsize="small")
     axes.grid(axis="y", visible=False)
 
 
@@ -107,8 +107,8 @@ def draw_scaling(results: Results, path: Path) -> bool:
             axes.annotate(kind, (entries[-1], value), (7, 0), textcoords="offset points", color=colour, va="center")
         line = [seconds[-1] * entry / entries[-1] for entry in entries]
         left.plot(entries, line, color=GREY, linewidth=0.8, linestyle=":")
-    left.set_title("Seconds per iteration; dotted: proportional to entries", loc="left")
-    right.set_title("Peak memory beyond W, x and q, in vectors of n + m", loc="left")
+    left.set_title("Seconds per iteration; dotted: proportional to entries", loc="left", fontsize="small")
+    right.set_title("Peak memory beyond W, x and q, in vectors of n + m", loc="left", fontsize="small")
     left.set_yscale("log")
     right.set_ylim(bottom=0)
     right.margins(y=0.15)

@@ -213,10 +213,10 @@ def timing(sizes: tuple[tuple[int, int, int], ...]) -> list[str]:
             n,
             N,
             m,
-            f"{sweeps:.1f} ({thirty.n_iter_})",
+            f"{sweeps:.3g} ({thirty.n_iter_})",
             f"{each:.2f}",
-            f"{single:.1f}",
-            f"{default:.1f}",
+            f"{single:.3g}",
+            f"{default:.3g}",
             text,
             index,
         )

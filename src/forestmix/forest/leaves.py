@@ -55,19 +55,18 @@ def base(p: ForestParameters, data: Observations) -> Array:
     return values if data.observed is None else np.where(data.observed, values, 0.0)
 
 
-def blocks(data: Observations) -> Iterator[Array]:
-    """Split the variables so that an array of all observations of a block stays small."""
-    n = data.x.shape[1]
+def blocks(data: Observations, variables: Array) -> Iterator[Array]:
+    """Split variables so that an array of all observations of a block stays small."""
     size = max(1, _BLOCK // max(data.x.shape[0], 1))
-    for start in range(0, n, size):
-        yield np.arange(start, min(start + size, n))
+    for start in range(0, len(variables), size):
+        yield variables[start : start + size]
 
 
 def pair_scores(p: ForestParameters, data: Observations, q: Latents, known: Array | None = None) -> Array:
     """Return ``sum_s E log p_hat(x_si | y_sj)`` less ``base``, (n, m); where some are ``known``, only NaN is filled."""
     scores = np.full(p.weights.shape, np.nan) if known is None else known
     for tree in np.flatnonzero(np.isnan(scores).any(axis=0)).tolist():
-        for block in blocks(data):
+        for block in blocks(data, np.flatnonzero(np.isnan(scores[:, tree]))):
             scores[block, tree] = rows(p, data, q, tree, block).log_likelihood.sum(axis=0)
     return scores
 
@@ -147,7 +146,7 @@ def newton_terms(p: ForestParameters, data: Observations, q: Latents, responsibi
     out = NewtonTerms(*np.zeros((6, *p.weights.shape)))
     for tree in range(p.n_trees):
         mean, variance = q.mean[:, tree], np.broadcast_to(q.sd[:, tree] ** 2, q.mean.shape[:1])
-        for block in blocks(data):
+        for block in blocks(data, np.arange(p.n_variables)):
             value, error, kappa = rows(p, data, q, tree, block)
             if responsibilities is not None:
                 r = responsibilities[:, block, tree]

@@ -11,8 +11,9 @@ import argparse
 import contextlib
 import io
 import signal
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +26,8 @@ PAGE = Path(__file__).parent.parent / "docs" / "forest.md"
 PATIENCE = 120.0
 #: ... and one slower than this is stopped.
 LIMIT = 300.0
+#: Seeds from here on were not looked at while the method was made; smaller ones were.
+FIRST_SEED = 1000
 
 
 class Problem(NamedTuple):
@@ -53,7 +56,7 @@ PROBLEMS = (
 
 def plant(problem: Problem, seed: int, extra: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return observations, further ones held out, and the parents; weights differ in size and sign."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(FIRST_SEED + seed)
     parents = rng.integers(problem.m, size=problem.n)
     w = rng.uniform(0.5, 1.5, problem.n) * rng.choice([-1, 1], problem.n) * np.sqrt(problem.ratio)
     N = problem.N + extra
@@ -260,7 +263,7 @@ def write(name: str, lines: list[str]) -> None:
     PAGE.write_text(before + head + "\n".join(lines) + "\n" + tail + after, "utf-8")
 
 
-def main(arguments: list[str] | None = None) -> None:
+def main(arguments: Sequence[str] = ()) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one seed, without the largest problems")
     parser.add_argument("--write", action="store_true", help="put the tables into docs/forest.md")
@@ -288,4 +291,4 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

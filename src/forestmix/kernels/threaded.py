@@ -2,8 +2,8 @@
 
 Sums over rows go to accumulators that are private to a call and are added up in the order of the ranges, so that a
 result depends on the number of threads and on nothing else. Python's own thread pool starts them. Numba's parallel
-loops wait for each other in a spin: on a busy machine that made small passes hundreds of times slower. They also must
-not be entered by two threads at once, or after a fork.
+loops wait for each other in a spin, which on a busy machine makes small passes slower by orders of magnitude
+(``python -m benchmarks launch``). They also must not be entered by two threads at once, or after a fork.
 """
 
 from __future__ import annotations

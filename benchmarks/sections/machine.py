@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_limits
 
 import forestmix as fmx
 from benchmarks.harness.results import Section, Table, Target
-from benchmarks.harness.rounds import Spread, clock, ratios, seconds_text, take_turns, times
+from benchmarks.harness.rounds import Rounds, Spread, clock, ratios, seconds_text, take_turns, times
 from benchmarks.sections.iteration import full_iteration, mean_only_iteration, reading
 
 #: size: shape of the dense W, side of the image with windows, rows at m = 1000, rounds
@@ -59,6 +59,20 @@ def relative_to_reading(runs: dict[str, Callable[[], float]], repeats: int) -> t
     return {name: ratios(rounds, name, "reading") for name in runs}, times(rounds, "reading").middle
 
 
+def tabled(
+    section: Section, table: Table, runs: dict[str, Callable[[], float]], reference: str, repeats: int
+) -> Rounds:
+    """Let the runs take turns, and put their times and ratios to the reference into a table of the section."""
+    for run in runs.values():
+        run()  # compile
+    rounds = take_turns(runs, repeats)
+    for name in runs:
+        ratio = ratios(rounds, name, reference)
+        table.rows.append([name, seconds_text(times(rounds, name).middle), ratio.text()])
+    section.tables.append(table)
+    return rounds
+
+
 def sparse(section: Section, side: int, repeats: int, say: Callable[[str], None]) -> None:
     """Compare a sparse iteration with the four products that it needs, by SciPy."""
     say(f"sparse, {side} x {side} windows")
@@ -74,14 +88,8 @@ def sparse(section: Section, side: int, repeats: int, say: Callable[[str], None]
 
     runs = {"SciPy": lambda: clock(products)}
     runs |= {f"{family}, {objective}": full_iteration(W, family, objective) for family, objective in KINDS}
-    for run in runs.values():
-        run()
-    rounds = take_turns(runs, repeats)
-    table = Table(f"Sparse W, {side}^2 windows of 7 x 7 ({W.nnz / 1e6:.3g} M entries)", ["run", "time", "relative"])
-    for name in runs:
-        ratio = ratios(rounds, name, "SciPy")
-        table.rows.append([name, seconds_text(times(rounds, name).middle), ratio.text()])
-    section.tables.append(table)
+    title = f"Sparse W, {side}^2 windows of 7 x 7 ({W.nnz / 1e6:.3g} M entries)"
+    rounds = tabled(section, Table(title, ["run", "time", "relative"]), runs, "SciPy", repeats)
     for objective, what in OBJECTIVES.items():
         ratio = ratios(rounds, f"Gaussian, {objective}", "SciPy")
         claim = f"sparse, {what}: full iteration / SciPy's four products"
@@ -143,14 +151,8 @@ def expectations(section: Section, rows: int, repeats: int, say: Callable[[str],
     say("expectations at m = 1000")
     W = np.random.default_rng(0).standard_normal((rows, 1000))
     runs = {family: full_iteration(W, family, "fm") for family in ("Gaussian", "Bernoulli", "Poisson")}
-    for run in runs.values():
-        run()
-    rounds = take_turns(runs, repeats)
     table = Table(f"Expectations, {rows} x 1000, objective fm", ["rows", "iteration", "relative to Gaussian rows"])
-    for family in runs:
-        ratio = ratios(rounds, family, "Gaussian")
-        table.rows.append([family, seconds_text(times(rounds, family).middle), ratio.text()])
-    section.tables.append(table)
+    rounds = tabled(section, table, runs, "Gaussian", repeats)
     extra = ratios(rounds, "Bernoulli", "Gaussian").middle - 1
     claim = "Bernoulli expectations / the pass itself, m = 1000"
     section.targets.append(Target(claim, "<= 1", f"{max(extra, 0):.2f}", extra <= 1))

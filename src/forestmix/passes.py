@@ -8,9 +8,10 @@ matrix products use each entry of W many times anyway.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,12 +26,14 @@ if TYPE_CHECKING:  # kernels are imported where they are used: Numba takes a sec
 APART = 16
 
 
-class Pass(NamedTuple):
-    """What a pass returns, each with a leading axis of one observation.
+@dataclass(frozen=True)
+class Pass:
+    """Sums over the rows of a layer, and the rows' own terms, for each observation of a batch.
 
-    ``value``: sum of the rows' expected log-likelihoods; ``magnitude``: size of the terms in it; ``gradient``: their
-    slope in the means; ``curvature``: ``D``; ``exact``: ``H``, each where it was asked for; and the rows' own
-    ``eta``, ``error`` and ``kappa``.
+    ``value``: sum of the rows' expected log-likelihoods, (N,); ``magnitude``: size of the terms in it, which sets its
+    rounding; ``gradient``: its slope in the means, (N, m); ``curvature``: ``D``, and ``exact``:
+    ``H_j = sum_i w_ij^2 kappa_i``, (N or 1, m), each ``None`` where it was not asked for; ``eta``: the row means,
+    (N, n); ``error`` and ``kappa``: ``e`` and ``kappa`` of each row.
     """
 
     value: Array

@@ -38,23 +38,9 @@ Objective = Literal["fm", "elbo"]
 
 
 @dataclass(frozen=True)
-class SiteStatistics:
-    """Sums over the rows of a layer, for each observation of a batch.
+class SiteStatistics(Pass):
+    """What a pass over W gives, with ``value`` the bound on the expected log-likelihood that ``objective`` names."""
 
-    ``value``: expected log-likelihood bound, (N,); ``gradient``: its slope in the means, (N, m); ``curvature``: ``D``,
-    and ``exact``: ``H_j = sum_i w_ij^2 kappa_i``, (N or 1, m), each ``None`` where the algorithm does not use it;
-    ``eta``: the row means, (N, n); ``error`` and ``kappa``: ``e`` and ``kappa`` of each row; ``magnitude``: size of the
-    terms that were added up, which sets the rounding of ``value``; ``objective``: the bound that ``value`` is.
-    """
-
-    value: Array
-    gradient: Array
-    curvature: Array | None
-    exact: Array | None
-    eta: Array
-    error: Array
-    kappa: Array
-    magnitude: Array
     objective: Objective
 
     @property
@@ -268,10 +254,8 @@ class Site:
     def _assemble(
         self, q: GaussianFactors, found: Pass, curvature: Array | None, exact: Array | None
     ) -> SiteStatistics:
-        statistics = SiteStatistics(
-            found.value, found.gradient, curvature, exact, found.eta, found.error, found.kappa, found.magnitude,
-            self.objective,
-        )  # fmt: skip
+        known = {"curvature": curvature, "exact": exact, "objective": self.objective}
+        statistics = SiteStatistics(**(vars(found) | known))
         if not self.layer.family.curvature_is_constant:
             return statistics
         # sum_i kappa_i r_i^2 = sum_j sigma_j^2 information_j, which saves the products that r_i takes.

@@ -76,7 +76,8 @@ def fused_pass(
     n = weights.shape[0]
     rows = (_rows(bias, n, weights.dtype), table.kind[0], table.x[0], table.scale, table.constant[0])
     spreads = {None: dense.NO_SPREAD, "fm": dense.ABSOLUTE_SPREAD, "elbo": dense.SQUARED_SPREAD}
-    terms = [np.empty(n, weights.dtype) for _ in range(3)]
+    # One block: large ones get large pages from NumPy, and small pages would be mapped one by one during the pass.
+    terms = tuple(np.empty((3, n), weights.dtype))
     if isinstance(weights, SparseWeights):
         vectors: tuple[Array, ...] = (np.stack([mean, sd], axis=1),)
     else:

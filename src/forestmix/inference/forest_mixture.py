@@ -126,7 +126,6 @@ class ForestMixture(Algorithm):
             if self.accelerated:
                 yield step_all(problem, point, forest_mixture)
             return
-        plain = step_all(problem, point, forest_mixture)
         shorter = refused
         if isinstance(memory, NewtonSteps) and not problem.site.layer.family.curvature_is_bounded:
             # Where a grows like an exponential, a step too long by far is the rule, and halving it would take long.
@@ -135,6 +134,7 @@ class ForestMixture(Algorithm):
         for _ in range(SHORTER_STEPS):
             shorter = mix(point.q, shorter, 0.5)
             yield shorter
+        plain = step_all(problem, point, forest_mixture)
         for halvings in range(LONGEST_RETREAT):
             yield mix(point.q, plain, 0.5**halvings)
         yield point.q

@@ -9,7 +9,8 @@ limited-memory quasi-Newton metric (Morales and Nocedal, *Automatic precondition
 updating*, SIAM J. Optim. 10, 2000), with the diagonal of the matrix as its start. It preconditions the next inner
 solve; and as long as a step from the metric alone still cuts the gradient by enough, no inner solve is made at all. So
 easy problems are solved by quasi-Newton steps of one pass each, and ill-conditioned ones, on which those stall, by
-Newton's; ``python -m benchmarks passes`` measures it beside Newton-CG and L-BFGS.
+Newton's: each time that a step from the metric is refused, twice as many solves are made before the next is tried.
+``python -m benchmarks passes`` measures it beside Newton-CG and L-BFGS.
 """
 
 from __future__ import annotations
@@ -34,37 +35,47 @@ ENOUGH = 0.8
 
 
 class NewtonSteps(Memory):
-    """The pairs of the metric for each observation, and whether the last step cut the gradient by enough."""
+    """The pairs of the metric for each observation, and whether the last step cut the gradient by enough.
+
+    ``from_metric``: whether the last step was made without a solve; ``solves``: how many are made before the next such
+    step is tried, and ``pause``: how many there were the last time.
+    """
 
     def __init__(self, n_observations: int) -> None:
         self.pairs: list[tuple[Array, Array]] = []
         self.last: tuple[Array, Array, Array] | None = None
         self.trusted = np.zeros(n_observations, bool)
+        self.from_metric, self.solves, self.pause = False, 0, 0
 
     def take(self, keep: Array) -> NewtonSteps:
         """Return the memory of the chosen observations."""
         chosen = NewtonSteps(len(keep))
         chosen.pairs = [(s[keep], y[keep]) for s, y in self.pairs]
         chosen.trusted = self.trusted[keep]
+        chosen.from_metric, chosen.solves, chosen.pause = self.from_metric, self.solves, self.pause
         if self.last is not None:
             mean, gradient, norm = self.last
             chosen.last = (mean[keep], gradient[keep], norm[keep])
         return chosen
 
     def forget(self, which: Array) -> None:
-        """Do not step from the metric alone where it has just led astray."""
+        """Do not step from the metric alone where it has just led astray, and wait longer each time that it does."""
         if self.last is not None:
             self.last[2][which] = 0
+        if self.from_metric:
+            self.solves = self.pause = 2 * self.pause + 1
 
     def propose(self, problem: Problem, point: Point) -> Proposal:
         """Return the next step of the means, and the variances' fixed point at the current rows."""
         precision = problem.prior_precision + problem.exact_information(point)
         norm = np.sqrt(dot(point.gradient, point.gradient / precision))
         self._learn(point, norm)
-        if self.pairs and self.trusted.all():
-            step, inner = self._metric(point.gradient, precision), 0
+        self.from_metric = bool(self.pairs) and self.solves == 0 and bool(self.trusted.all())
+        if self.from_metric:
+            step, inner = self._metric(point.gradient, precision / self._share_of_diagonal(precision)), 0
         else:
             step, inner = self._solve(problem, point, precision, norm)
+            self.solves = max(0, self.solves - 1)
         self.last = (point.q.mean, point.gradient, norm)
         q = GaussianFactors(point.q.mean + step, 1 / np.sqrt(problem.precision(point)))
         return Proposal(q, 1 + inner, (1 + inner) * problem.size)
@@ -82,6 +93,15 @@ class NewtonSteps(Memory):
 
     def _keep(self, direction: Array, image: Array) -> None:
         self.pairs = [*self.pairs, (direction, image)][-PAIRS:]
+
+    def _share_of_diagonal(self, precision: Array) -> Array:
+        """Return ``s^T y / y^T P^-1 y`` of the last pair, at most 1, (N, 1): how far to go where no pair has been.
+
+        The diagonal P alone would go too far: it knows nothing of latents that share their rows.
+        """
+        direction, image = self.pairs[-1]
+        share = ratio(dot(direction, image), dot(image, image / precision))
+        return np.where((share > 0) & (share < 1), share, 1)
 
     def _metric(self, gradient: Array, precision: Array) -> Array:
         """Apply the two-loop recursion, with the diagonal as the first metric; a pair of zeros changes nothing."""

@@ -39,7 +39,7 @@ def merged(results: Sequence[Result], data: Observations) -> Result:
         LayerPosterior(same[0].factors.joined([one.factors for one in same]), single=False, dtype=same[0].dtype)
         for same in zip(*(part.layers for part in results), strict=True)
     )
-    names = ("objective", "elbo", "fm_bound", "converged", "status", "n_iter")
+    names = ("objective", "converged", "status", "n_iter")
     columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in results]) for name in names}
     return replace(results[0], layers=layers, trace=_trace([part.trace for part in results]), data=data, **columns)
 

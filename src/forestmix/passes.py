@@ -94,20 +94,20 @@ def fused_pass(
     )  # fmt: skip
 
 
-def settle_rows(bias: Array, table: RowTable, eta: Array) -> tuple[Array, Array, Array, Array]:
-    """Return value, magnitude, ``error`` and ``kappa`` of rows of constant curvature whose means are known, (1, n)."""
+def settle_rows(bias: Array, table: RowTable, eta: Array, spread: Array | None) -> tuple[Array, Array, Array, Array]:
+    """Return value and magnitude, (N,), and ``error`` and ``kappa``, (N, n), of rows whose means are known.
+
+    ``spread`` is (N or 1, n), or ``None`` for 0.
+    """
     from forestmix.kernels import rows, threaded
 
-    n, dtype = eta.shape[1], eta.dtype
-    count = threaded.threads(n)
-    cuts, totals = threaded.even_cuts(n, count), np.zeros((count, APART))
-    error, kappa = np.empty(n, dtype), np.empty(n, dtype)
-    given = (table.kind[0], table.x[0], table.scale, table.constant[0], _rows(bias, n, dtype), eta[0], np.empty(0))
-    threaded.run_all([
-        partial(rows.settle_rows, cuts[t], cuts[t + 1], *given, error, kappa, totals[t]) for t in range(count)
-    ])  # fmt: skip
-    value, magnitude = totals.sum(axis=0)[:2]
-    return np.array([value]), np.array([magnitude]), error[None], kappa[None]
+    shape, dtype = eta.shape, eta.dtype
+    error, kappa = np.empty(shape, dtype), np.empty(shape, dtype)
+    totals = threaded.summed(
+        rows.settle_rows, shape, 2, table.kind, table.x, table.scale, table.constant, _rows(bias, shape[1], dtype),
+        eta, np.empty((0, 0), dtype) if spread is None else spread, error, kappa,
+    )  # fmt: skip
+    return totals[:, 0], totals[:, 1], error, kappa
 
 
 def curvatures(weights: Weights, sd: Array, kappa: Array, *, curvature: bool, exact: bool) -> Pass:

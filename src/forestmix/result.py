@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from forestmix.arrays import Array, generator
+from forestmix.bounds import elbo, fm_bound
 from forestmix.errors import ForestmixError
 from forestmix.latents import GaussianFactors
 from forestmix.layer_posterior import LayerPosterior
@@ -70,7 +72,8 @@ class Result:
     """The outcome of ``infer``. For a batch, entries described as one value are arrays (N,).
 
     ``layers``: the posterior of each latent layer; ``objective``: the bound that was climbed, named by
-    ``objective_name``; ``elbo`` and ``fm_bound``: both bounds at the end; ``converged``: whether ``status`` is
+    ``objective_name`` ("elbo" or "fm") and more closely by ``climbed``, which is "grouped" for one between the two;
+    ``elbo`` and ``fm_bound``: both bounds at the end; ``converged``: whether ``status`` is
     ``Status.CONVERGED``; ``message``: what happened, in words; ``n_iter``: iterations; ``trace``: how it went;
     ``model`` and ``data``: what it is the posterior of.
     """
@@ -79,14 +82,29 @@ class Result:
     algorithm: str
     objective_name: str
     objective: Any
-    elbo: Any
-    fm_bound: Any
+    climbed: str
     converged: Any
     status: Any
     n_iter: Any
     trace: Trace
     model: DEF
     data: Observations
+
+    @cached_property
+    def elbo(self) -> Any:
+        """The evidence lower bound; computed when first asked for, unless it is what was climbed."""
+        return self.objective if self.climbed == "elbo" else elbo(self.model, self._x, self.layers)
+
+    @cached_property
+    def fm_bound(self) -> Any:
+        """The forest mixture bound, likewise."""
+        return self.objective if self.climbed == "fm" else fm_bound(self.model, self._x, self.layers)
+
+    @property
+    def _x(self) -> Array:
+        """The observations as they were given, with NaN where an entry is missing."""
+        x = self.data.x if self.data.observed is None else np.where(self.data.observed, self.data.x, np.nan)
+        return np.asarray(x[0] if self.data.single else x)
 
     @property
     def mean(self) -> Array:

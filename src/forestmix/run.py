@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from forestmix.arrays import Array
 from forestmix.batches import DEFAULT_MEMORY_BUDGET, merged, parts_of_batch
-from forestmix.bounds import elbo, fm_bound
 from forestmix.errors import ArgumentError, unknown_name
 from forestmix.inference import ALGORITHMS, Algorithm, ForestMixture, Point, Problem
 from forestmix.inference.base import check_count, choose_objective
@@ -134,6 +133,8 @@ class _Run:
             stop = self._record(meter)
         if stop:
             self.status[self.active] = Status.STOPPED
+        if len(self.active) and self.point.tracked:
+            self._look_at_rows()
         self._keep(np.ones(len(self.active), bool), self.point)
 
     def result(self, model: DEF, data: Observations) -> Result:
@@ -141,8 +142,6 @@ class _Run:
         first: Callable[[Array], Any] = (lambda values: values[0]) if self.single else (lambda values: values)
         number: Callable[[Array], Any] = (lambda values: values[0].item()) if self.single else (lambda values: values)
         layers = tuple(LayerPosterior(q, self.single, model.dtype) for q in self.problem.split(self.kept))
-        x = data.x if data.observed is None else np.where(data.observed, data.x, np.nan)
-        climbed = self.problem.climbed
         columns = [np.array(column) for column in zip(*self.records, strict=True)]
         columns[3:5] = [column[:, 0] if self.single else column for column in columns[3:5]]
         return Result(
@@ -150,9 +149,7 @@ class _Run:
             algorithm=self.algorithm.name,
             objective_name=self.problem.objective_name,
             objective=number(self.objective),
-            # The bound that was climbed is known; the other one takes another pass.
-            elbo=number(self.objective) if climbed == "elbo" else elbo(model, first(x), layers),
-            fm_bound=number(self.objective) if climbed == "fm" else fm_bound(model, first(x), layers),
+            climbed=self.problem.climbed,
             converged=number(self.status == Status.CONVERGED),
             status=first(self.status),
             n_iter=number(self.n_iter),
@@ -164,7 +161,9 @@ class _Run:
     def _iterate(self) -> None:
         old = self.point
         proposal = self.algorithm.propose(self.problem, old, self.memory)
-        new = self.problem.evaluate(proposal.q, proposal.eta, proposal.gradient, known=old)
+        new = proposal.point
+        if new is None:
+            new = self.problem.evaluate(proposal.q, known=old)
         new, tries = self._safeguard(old, new)
         sweeps = proposal.updates / self.problem.size + tries
         self.iteration, self.step, self.sweeps = (
@@ -172,12 +171,27 @@ class _Run:
         )  # fmt: skip
         norm = self.problem.gradient_norm(new)
         ends = self.stopping.check(old, new, norm, sweeps)
+        if new.tracked and any(end is not None for end in ends):
+            # An end is declared on what the rows say, not on what was carried on from step to step.
+            new = self.problem.evaluate(new.q, known=old)
+            norm = self.problem.gradient_norm(new)
+            ends = self.stopping.check(old, new, norm, 0.0)
         self.objective[self.active], self.norm[self.active] = new.objective, norm
         self.n_iter[self.active] = self.iteration
         self.point = new
         self._remember_best()
         if any(end is not None for end in ends):
             self._finish(np.array(ends, dtype=object), old)
+
+    def _look_at_rows(self) -> None:
+        """Put what the rows say in the place of what was carried on from step to step, at the end of a run."""
+        self.point = self.problem.evaluate(self.point.q, known=self.point)
+        self.objective[self.active], self.norm[self.active] = (
+            self.point.objective,
+            self.problem.gradient_norm(self.point),
+        )
+        *before, _, _, seconds = self.records[-1]
+        self.records[-1] = (*before, self.objective.copy(), self.norm.copy(), seconds)  # type: ignore[assignment]
 
     def _safeguard(self, old: Point, new: Point) -> tuple[Point, int]:
         """Put a safer step in place of one that lowered the objective; return how many were tried, too."""

@@ -50,6 +50,10 @@ class SiteStatistics(Pass):
         assert information is not None
         return information
 
+    def spread_form(self, sd: Array) -> Array:
+        """Return ``sum_j sigma_j^2 information_j``, which is ``sum_i kappa_i r_i^2`` for constant curvature, (N,)."""
+        return np.einsum("kj,kj,kj->k", *np.broadcast_arrays(sd, sd, self.information), dtype=np.float64)
+
 
 class Site:
     """A layer with its data below. It knows how to use W; algorithms know only what it returns.
@@ -150,29 +154,20 @@ class Site:
         return (found.absolute / sd if curvature else None), found.squared
 
     def statistics(
-        self,
-        q: GaussianFactors,
-        eta: Array | None = None,
-        gradient: Array | None = None,
-        known: tuple[GaussianFactors, SiteStatistics] | None = None,
+        self, q: GaussianFactors, known: tuple[GaussianFactors, SiteStatistics] | None = None
     ) -> SiteStatistics:
         """Return the site statistics at q.
 
         Args:
             q: factors of the latents.
-            eta: the row means, where the caller has them from an update of its own.
-            gradient: ``sum_i w_ij e_i``, likewise.
             known: factors and statistics of an earlier call. Where the rows' curvature is constant and the variances
                 are the same object, all that depends on the variances only is taken from there.
 
         """
         curvature, exact = self._known_curvatures(q, known)
         if q.mean.shape[0] == 1 and self.fused:
-            if eta is None:
-                return self._one_pass(q, curvature, exact)
-            if gradient is not None and self._settled(curvature, exact):
-                return self._no_pass(q, eta, gradient, curvature, exact)
-        return self._two_passes(q, eta, gradient, curvature, exact)
+            return self._one_pass(q, curvature, exact)
+        return self._two_passes(q, curvature, exact)
 
     @property
     def fused(self) -> bool:
@@ -200,51 +195,42 @@ class Site:
             found.exact if exact is None else exact,
         )  # fmt: skip
 
-    def _settled(self, curvature: Array | None, exact: Array | None) -> bool:
-        """Return whether all curvatures that are wanted are known."""
-        return (curvature is not None or not self.wants_curvature) and (exact is not None or not self.wants_exact)
-
-    def _no_pass(
-        self, q: GaussianFactors, eta: Array, gradient: Array, curvature: Array | None, exact: Array | None
-    ) -> SiteStatistics:
-        assert self.row_table is not None
-        value, magnitude, error, kappa = settle_rows(self.layer.bias, self.row_table, eta)
-        found = Pass(value, magnitude, gradient, None, None, eta, error, kappa)
-        return self._assemble(q, found, curvature, exact)
-
-    def _two_passes(
-        self, q: GaussianFactors, eta: Array | None, gradient: Array | None,
-        curvature: Array | None, exact: Array | None,
-    ) -> SiteStatistics:  # fmt: skip
+    def _two_passes(self, q: GaussianFactors, curvature: Array | None, exact: Array | None) -> SiteStatistics:
         weights, constant = self.layer.weights, self.layer.family.curvature_is_constant
         absolute = self.wants_curvature and curvature is None and self.groups is None
         ahead = weights.project(
-            q.mean if eta is None else None, q.sd,
+            q.mean, q.sd,
             absolute=absolute or (self.objective == "fm" and self.groups is None and not constant),
             squared=self.objective == "elbo" and not constant,
         )  # fmt: skip
-        eta = ahead.linear + self.layer.bias if eta is None else eta
-        spread = np.zeros((), eta.dtype) if constant else self._spread_of(q, ahead)
-        log_likelihood, error, kappa = self.row_terms(eta, spread)
+        eta = ahead.linear + self.layer.bias
+        value, magnitude, error, kappa = self._settle(eta, None if constant else self._spread_of(q, ahead))
         back = weights.collect(
-            error if gradient is None else None,
+            error,
             ahead.absolute * kappa if absolute else None,
             kappa if self.wants_exact and exact is None else None,
         )
-        size = np.abs(log_likelihood) + np.abs(error) * (np.abs(eta) + np.abs(self.layer.bias) + np.abs(self.data.x))
         if absolute:
             curvature = back.absolute / q.sd
         elif self.wants_curvature and curvature is None and self.groups is not None:
             curvature = self._grouped_curvature(self.groups, q.sd, kappa)
         return self._assemble(
             q,
-            Pass(
-                total(log_likelihood), total(size), back.linear if gradient is None else gradient, None, None,
-                eta, error, kappa,
-            ),
+            Pass(value, magnitude, back.linear, None, None, eta, error, kappa),
             curvature,
             back.squared if exact is None else exact,
-        )  # fmt: skip
+        )
+
+    def _settle(self, eta: Array, spread: Array | None) -> tuple[Array, Array, Array, Array]:
+        """Return value, magnitude, ``e`` and ``kappa`` of the rows.
+
+        By the family itself where no kernel knows it; and for a batch with one curvature for all, which is kept once.
+        """
+        if self.row_table is not None and (spread is not None or len(eta) == 1):
+            return settle_rows(self.layer.bias, self.row_table, eta, spread)
+        log_likelihood, error, kappa = self.row_terms(eta, np.zeros((), eta.dtype) if spread is None else spread)
+        size = np.abs(log_likelihood) + np.abs(error) * (np.abs(eta) + np.abs(self.layer.bias) + np.abs(self.data.x))
+        return total(log_likelihood), total(size), error, kappa
 
     def _spread_of(self, q: GaussianFactors, ahead: Projection) -> Array:
         if self.objective == "elbo":
@@ -258,9 +244,8 @@ class Site:
         statistics = SiteStatistics(**(vars(found) | known))
         if not self.layer.family.curvature_is_constant:
             return statistics
-        # sum_i kappa_i r_i^2 = sum_j sigma_j^2 information_j, which saves the products that r_i takes.
-        spread = np.einsum("kj,kj,kj->k", *np.broadcast_arrays(q.sd, q.sd, statistics.information), dtype=np.float64)
-        return replace(statistics, value=found.value - 0.5 * spread)
+        # This saves the products that r_i takes.
+        return replace(statistics, value=found.value - 0.5 * statistics.spread_form(q.sd))
 
     def expected_log_likelihood(self, q: GaussianFactors) -> Array:
         """Return the bound on ``E log p(x | y)`` of each observation, (N,)."""

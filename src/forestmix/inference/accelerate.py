@@ -3,7 +3,8 @@
 The mean solves ``A mu = c`` with ``A = diag(1 / sigma0^2) + W^T diag(kappa) W``, positive definite; the gradient of the
 objective is the residual ``c - A mu``. Conjugate gradients, preconditioned with the diagonal of A (the precision of the
 exact coordinate update), raise the objective in every step. A step is one pass over W, which gives ``W p`` and
-``W^T diag(kappa) W p`` for its direction p; row means and gradient follow from the last ones.
+``W^T diag(kappa) W p`` for its direction p; gradient and objective follow from the last ones, so that the rows need
+not be looked at again.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from forestmix.arrays import Array
 from forestmix.inference import direct
 from forestmix.inference.base import Memory, Proposal
 from forestmix.inference.problem import Point, Problem
-from forestmix.inference.rules import settled
+from forestmix.inference.rules import spread_at
 from forestmix.passes import normal_product
 from forestmix.posterior import GaussianFactors, take_rows
 
-#: After this many steps row means and gradient are computed anew from the means, so that rounding does not build up.
+#: After this many steps objective and gradient are computed anew from the means, so that rounding does not build up.
 REFRESH = 50
 #: A factor that costs less than this many steps is made at once: few problems are solved in as many.
 LEAST_PATIENCE = 20
@@ -29,13 +30,17 @@ LEAST_PATIENCE = 20
 class ConjugateGradients(Memory):
     """The last direction and gradient of each observation, and the variances, which are solved beforehand.
 
+    ``information`` is what the rows add to the precision at these variances.
+    ``inverse`` is that of the matrix's diagonal, the preconditioner; ``squared_norm`` that of the gradient which the
+    last direction was made from, in its metric; ``ahead`` the gradient that the last step led to, with its norm.
     ``patience`` is the number of steps after which a factor of the matrix takes over, ``factor`` that factor.
     """
 
-    def __init__(self, sd: Array, precision: Array, patience: float) -> None:
-        self.sd, self.precision, self.patience = sd, precision, patience
+    def __init__(self, sd: Array, information: Array, inverse: Array, patience: float) -> None:
+        self.sd, self.information, self.inverse, self.patience = sd, information, inverse, patience
         self.direction: Array | None = None
         self.squared_norm: Array | None = None
+        self.ahead: tuple[Array, Array] | None = None
         self.factor: Any = None
         self.steps = 0
 
@@ -49,17 +54,18 @@ class ConjugateGradients(Memory):
             method: "cg" for conjugate gradients alone, "direct" for a factor at once, "auto" for what costs less.
 
         """
-        sd = solve_variances(problem, point)
+        sd, information = solve_variances(problem, point)
         patience = np.inf
         if method != "cg" and direct.has_factor(point):
             patience = 0.0 if method == "direct" else direct.price(problem, point)
         if patience < LEAST_PATIENCE:
             patience = 0.0
-        return cls(sd, problem.prior_precision + problem.exact_information(point), patience)
+        return cls(sd, information, 1 / (problem.prior_precision + problem.exact_information(point)), patience)
 
     def take(self, keep: Array) -> ConjugateGradients:
         """Return the memory of the chosen observations."""
-        chosen = ConjugateGradients(take_rows(self.sd, keep), take_rows(self.precision, keep), self.patience)
+        sd, information, inverse = (take_rows(part, keep) for part in (self.sd, self.information, self.inverse))
+        chosen = ConjugateGradients(sd, information, inverse, self.patience)
         chosen.steps, chosen.factor = self.steps, self.factor
         if self.direction is not None and self.squared_norm is not None:
             chosen.direction, chosen.squared_norm = self.direction[keep], self.squared_norm[keep]
@@ -79,30 +85,46 @@ class ConjugateGradients(Memory):
         if self.factor is not None:
             mean = point.q.mean + direct.solve(self.factor, point.gradient)
             return Proposal(GaussianFactors(mean, self.sd), 1, problem.size)
-        direction = self._next_direction(point.gradient)
-        shift, image = normal_product(problem.site.layer.weights, direction, point.site.kappa)
-        curvature = dot(direction, image) + problem.prior_form(direction)[:, np.newaxis]
-        length = ratio(dot(point.gradient, direction), curvature)
-        q = GaussianFactors(moved(point.q.mean, length, direction), self.sd)
-        self.steps += 1
+        from forestmix.kernels import threaded, vectors
+
+        if point.q.sd is not self.sd:
+            point = problem.with_spread(point, self.sd, self.information)
+        direction, shape = self._next_direction(point.gradient), point.gradient.shape
+        _, image = normal_product(problem.site.layer.weights, direction, point.site.kappa)
+        forms = threaded.summed(
+            vectors.image_of, shape, 2, direction, problem.prior_precision, point.gradient, image
+        )  # fmt: skip
+        curvature, slope = forms[:, 0], forms[:, 1]
+        length = ratio(slope, curvature)
+        mean, gradient = np.empty_like(direction), np.empty_like(direction)
+        norm = threaded.summed(
+            vectors.move, shape, 1, length.astype(mean.dtype), direction, image, self.inverse, point.q.mean,
+            point.gradient, mean, gradient,
+        )  # fmt: skip
+        q = GaussianFactors(mean, self.sd)
+        self.steps, self.ahead = self.steps + 1, (gradient, norm[:, 0])
         if self.steps % REFRESH == 0:
             return Proposal(q, 1, problem.size)
-        eta, gradient = moved(point.site.eta, length, shift), moved(point.site.gradient, -length, image)
-        return Proposal(q, 1, problem.size, eta, gradient)
+        return Proposal(q, 1, problem.size, problem.moved(point, q, gradient, 0.5 * length * slope))
 
     def _next_direction(self, gradient: Array) -> Array:
-        preconditioned = gradient / self.precision
-        squared_norm = dot(gradient, preconditioned)
-        if self.direction is None or self.squared_norm is None:
-            direction = preconditioned
+        from forestmix.kernels import threaded, vectors
+
+        if self.ahead is not None and self.ahead[0] is gradient:
+            squared_norm = self.ahead[1]
         else:
-            direction = moved(preconditioned, ratio(squared_norm, self.squared_norm), self.direction)
-        self.direction, self.squared_norm = direction, squared_norm
-        return direction
+            squared_norm = np.einsum("kj,kj,kj->k", *np.broadcast_arrays(gradient, gradient, self.inverse))
+        if self.direction is None or self.squared_norm is None:
+            self.direction = gradient * self.inverse
+        else:
+            share = ratio(squared_norm, self.squared_norm).astype(gradient.dtype)
+            threaded.summed(vectors.turn, gradient.shape, 0, share, gradient, self.inverse, self.direction)
+        self.squared_norm = squared_norm
+        return self.direction
 
 
-def solve_variances(problem: Problem, point: Point) -> Array:
-    """Return the standard deviations at the optimum, (N or 1, m).
+def solve_variances(problem: Problem, point: Point) -> tuple[Array, Array]:
+    """Return the standard deviations at the optimum, and what the rows add to their precision there, (N or 1, m).
 
     Objective "elbo" has them in closed form. For "fm" they solve ``sigma_j (A sigma)_j = 1`` with the nonnegative
     matrix ``A = diag(1 / sigma0^2) + |W|^T diag(kappa) |W|``. The paper's update ``sigma <- sqrt(sigma / (A sigma))``
@@ -112,20 +134,13 @@ def solve_variances(problem: Problem, point: Point) -> Array:
     sd, information = point.q.sd, point.site.information
     halvings = int(-np.log2(np.finfo(sd.dtype).eps))
     for _ in range(4 * halvings):  # far starts take some steps before the rate holds
-        new = settled(1 / np.sqrt(problem.prior_precision + information), sd)
+        new = spread_at(problem, information, sd)
         if new is sd:
             break
         sd = new
         if problem.site.objective == "fm":
             information = problem.curvature_at(sd, point)
-    return sd
-
-
-def moved(start: Array, length: Array, direction: Array) -> Array:
-    """Return ``start + length * direction`` of each observation; new memory is what costs here, so only once."""
-    result = length * direction
-    result += start
-    return result
+    return sd, information
 
 
 def dot(first: Array, second: Array) -> Array:

@@ -24,15 +24,13 @@ class Proposal:
     """Where an iteration leads.
 
     ``q``: the new factors; ``parallel_steps``: how many parallel steps it took; ``updates``: how many variables were
-    updated, each time they were; ``eta`` and ``gradient``: the row means at q and the slope of the rows' terms, where
-    the algorithm has them already.
+    updated, each time they were; ``point``: what there is to know at q, where the algorithm knows it already.
     """
 
     q: Any
     parallel_steps: int
     updates: int
-    eta: Array | None = None
-    gradient: Array | None = None
+    point: Point | None = None
 
 
 class Memory:

@@ -44,11 +44,9 @@ class FlatProblem(Problem):
         """Return the factors of each latent layer."""
         return self.flat.split(q)
 
-    def evaluate(
-        self, q: GaussianFactors, eta: Array | None = None, gradient: Array | None = None, known: Point | None = None
-    ) -> Point:
+    def evaluate(self, q: GaussianFactors, known: Point | None = None) -> Point:
         """Return the objective and its slope; the means that cancel in ``y - W y' - b`` add to its rounding."""
-        point = super().evaluate(q, eta, gradient, known)
+        point = super().evaluate(q, known)
         n, lower = self.flat.deep.n_observed, slice(0, self.layers[-1].start)
         unit = ROUNDING_UNITS * float(np.finfo(self.model.dtype).eps)
         cancelled = total(np.abs(point.site.error[:, n:]) * np.abs(q.mean[:, lower]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -23,6 +23,7 @@ class LatentPoint:
     q: LayeredFactors
     objective: Array
     rounding: Array
+    tracked: ClassVar[bool] = False
 
     def take(self, keep: Array) -> LatentPoint:
         """Return the point of the chosen observations."""

@@ -23,7 +23,8 @@ class Point:
     """Factors q with all that was computed at them, for each observation of a batch.
 
     ``objective``: (N,); ``gradient``: slope of the objective in the means, (N, m); ``rounding``: how far the objective
-    may be off because it is a sum of rounded terms, (N,).
+    may be off because it is a sum of rounded terms, (N,); ``tracked``: whether objective and gradient were carried on
+    from another point, see ``Problem.moved``.
     """
 
     q: GaussianFactors
@@ -31,6 +32,7 @@ class Point:
     objective: Array
     gradient: Array
     rounding: Array
+    tracked: bool = False
 
     def take(self, keep: Array) -> Point:
         """Return the point of the chosen observations."""
@@ -40,7 +42,7 @@ class Point:
         return Point(
             self.q.take(keep),
             replace(self.site, **batch, **shared),
-            self.objective[keep], self.gradient[keep], self.rounding[keep],
+            self.objective[keep], self.gradient[keep], self.rounding[keep], self.tracked,
         )  # fmt: skip
 
 
@@ -54,8 +56,8 @@ class Problem:
         self.model = model
         self.site = Site(model.layers[0], data, objective, groups, both=both)
         m, dtype = model.n_latent, model.dtype
-        self.prior_mean = np.ascontiguousarray(np.broadcast_to(model.prior.bias, m))
-        self.prior_precision = np.ascontiguousarray(np.broadcast_to(prior_sd(model.prior).astype(dtype) ** -2, m))
+        self.prior_mean = np.broadcast_to(model.prior.bias, m).copy()
+        self.prior_precision = np.broadcast_to(prior_sd(model.prior).astype(dtype) ** -2, m).copy()
         self._last_spread: tuple[Array, Array] | None = None
         self._settled: tuple[tuple[Array, Array], tuple[Array, Array]] | None = None
 
@@ -103,22 +105,42 @@ class Problem:
         """Whether the rows' curvature depends on neither x nor q, so that the objective is quadratic in the means."""
         return self.site.layer.family.curvature_is_constant
 
-    def evaluate(
-        self, q: GaussianFactors, eta: Array | None = None, gradient: Array | None = None, known: Point | None = None
-    ) -> Point:
-        """Return the objective and its slope at q; the other arguments as in ``Site.statistics``."""
-        site = self.site.statistics(q, eta, gradient, None if known is None else (known.q, known.site))
-        slope = q.mean - self.prior_mean
-        divergence = 0.5 * self.prior_form(slope) + self._spread_divergence(q)
-        slope *= -self.prior_precision
-        slope += site.gradient
+    def evaluate(self, q: GaussianFactors, known: Point | None = None) -> Point:
+        """Return the objective and its slope at q; ``known`` as in ``Site.statistics``."""
+        from forestmix.kernels import threaded, vectors
+
+        site = self.site.statistics(q, None if known is None else (known.q, known.site))
+        slope = np.empty_like(q.mean)
+        form = threaded.summed(
+            vectors.prior_slope, slope.shape, 1, q.mean, self.prior_mean, self.prior_precision, site.gradient, slope
+        )  # fmt: skip
+        divergence = 0.5 * form[:, 0] + self._spread_divergence(q)
         unit = ROUNDING_UNITS * float(np.finfo(self.model.dtype).eps)
         rounding = unit * (site.magnitude + np.abs(divergence) + self.size)
         return Point(q, site, site.value - divergence, slope, rounding)
 
-    def prior_form(self, vectors: Array) -> Array:
-        """Return ``sum_j v_j^2 / sigma0_j^2`` of each vector, (N,)."""
-        return np.einsum("kj,kj,j->k", vectors, vectors, self.prior_precision, dtype=np.float64)
+    def moved(self, point: Point, q: GaussianFactors, gradient: Array, gain: Array) -> Point:
+        """Return a point whose gradient and gain over another are known, with no look at W or the rows.
+
+        That is so along a line where the objective is quadratic, with the variances held. The rows' own terms are left
+        out: arrays of no columns stand for them.
+        """
+        count, site = len(gain), point.site
+        if not point.tracked:
+            unknown, none = np.full(count, np.nan), np.empty((count, 0))
+            site = replace(site, value=unknown, gradient=none, eta=none, error=none)
+        return Point(q, site, point.objective + gain, gradient, point.rounding, tracked=True)
+
+    def with_spread(self, point: Point, sd: Array, information: Array) -> Point:
+        """Return the point with other standard deviations, whose information is known, for rows of constant curvature.
+
+        The variances' part of the objective is ``-(1/2) sum_j sigma_j^2 information_j - KL``; all else stays.
+        """
+        own = {"curvature": information} if self.site.objective == "fm" else {"curvature": None, "exact": information}
+        q, site = GaussianFactors(point.q.mean, sd), replace(point.site, **own)
+        change = point.site.spread_form(point.q.sd) - site.spread_form(sd)
+        gain = 0.5 * change + self._spread_divergence(point.q) - self._spread_divergence(q)
+        return replace(point, q=q, site=site, objective=point.objective + gain)
 
     def _spread_divergence(self, q: GaussianFactors) -> Array:
         """Return the part of KL(q || p) that depends on the variances, which accelerated runs settle at the start."""

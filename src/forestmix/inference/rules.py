@@ -20,6 +20,9 @@ from forestmix.inference.sweep import sweeps
 from forestmix.partition import Partition
 from forestmix.posterior import GaussianFactors
 
+#: Units in the last place by which a standard deviation may change and count as the same.
+SETTLED = 4
+
 
 class Rule(Protocol):
     """A rule returns ``P_j``, the precision to step with, and the new standard deviation, each (N or 1, m)."""
@@ -31,8 +34,7 @@ class Rule(Protocol):
 def exact(problem: Problem, point: Point) -> tuple[Array, Array]:
     """Return the exact coordinate update, each variable's optimum with the others held."""
     # The site's objective is the ELBO wherever this rule is used, so its information is sum_i w_ij^2 kappa_i.
-    precision = problem.precision(point)
-    return precision, settled(1 / np.sqrt(precision), point.q.sd)
+    return problem.precision(point), spread_at(problem, point.site.information, point.q.sd)
 
 
 def damped(step: float) -> Rule:
@@ -47,13 +49,25 @@ def damped(step: float) -> Rule:
 
 def forest_mixture(problem: Problem, point: Point) -> tuple[Array, Array]:
     """Return the maximiser of the forest mixture surrogate (paper, Theorem 2; design 1.3 for objective "elbo")."""
-    sd = settled(1 / np.sqrt(problem.precision(point)), point.q.sd)
+    sd = spread_at(problem, point.site.information, point.q.sd)
     return problem.prior_precision + problem.curvature(point), sd
+
+
+def spread_at(problem: Problem, information: Array, old: Array) -> Array:
+    """Return ``1 / sqrt(1 / sigma0_j^2 + information_j)``, the best spread, or ``old`` where it has settled."""
+    from forestmix.kernels import threaded, vectors
+
+    new = np.empty_like(information)
+    unit = new.dtype.type(SETTLED * np.finfo(new.dtype).eps)
+    changed = threaded.summed(
+        vectors.spreads, new.shape, 1, problem.prior_precision, information, old, unit, new
+    )  # fmt: skip
+    return new if changed.any() or new.shape != old.shape else old
 
 
 def settled(new: Array, old: Array) -> Array:
     """Return ``old`` itself once ``new`` equals it to rounding, so that what depends on it need not be recomputed."""
-    if new.shape == old.shape and np.all(np.abs(new - old) <= 4 * np.finfo(new.dtype).eps * old):
+    if new.shape == old.shape and np.all(np.abs(new - old) <= SETTLED * np.finfo(new.dtype).eps * old):
         return old
     return new
 

@@ -116,13 +116,16 @@ def settle_rows(
 ) -> None:  # fmt: skip
     """Write ``e`` and ``kappa`` of a range of rows, and add up their log-likelihoods and the size of the terms.
 
-    ``spread`` has an entry for each row, or none where curvature is constant.
+    For all observations of a batch: ``kind``, ``constant`` and ``spread`` may have one row that serves all, and
+    ``spread`` none where curvature is constant. ``totals`` is (N, 2).
     """
-    total, size = 0.0, 0.0
-    for i in range(first, last):
-        r = spread[i] if spread.shape[0] else 0.0
-        value, e, k = row_terms(kind[i], x[i], scale[i], constant[i], eta[i], r)
-        error[i], kappa[i] = e, k
-        total += value
-        size += abs(value) + abs(e) * (abs(eta[i]) + abs(bias[i]) + abs(x[i]))
-    totals[0], totals[1] = total, size
+    for k in range(eta.shape[0]):
+        kinds, constants = kind[k if kind.shape[0] > 1 else 0], constant[k if constant.shape[0] > 1 else 0]
+        total, size = 0.0, 0.0
+        for i in range(first, last):
+            r = float(spread[k if spread.shape[0] > 1 else 0, i]) if spread.shape[0] else 0.0
+            value, e, curvature = row_terms(kinds[i], x[k, i], scale[i], constants[i], eta[k, i], r)
+            error[k, i], kappa[k, i] = e, curvature
+            total += value
+            size += abs(value) + abs(e) * (abs(eta[k, i]) + abs(bias[i]) + abs(x[k, i]))
+        totals[k, 0], totals[k, 1] = total, size

@@ -11,6 +11,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from functools import partial
+from itertools import pairwise
 
 import numba
 import numpy as np
@@ -48,6 +50,26 @@ def run_all(calls: Sequence[Callable[[], object]]) -> None:
         wait(started)
     for future in started:
         future.result()
+
+
+def summed(kernel: Callable[..., None], shape: tuple[int, int], sums: int, *arguments: Array | float) -> Array:
+    """Run a kernel over the variables of a batch, and return its totals, (N, sums).
+
+    Args:
+        kernel: called with a range of variables, the arguments, and an array for its totals.
+        shape: number of observations and of variables.
+        sums: how many totals there are for each observation.
+        arguments: of the kernel; arrays of any layout.
+
+    """
+    count, size = shape
+    plain = [np.require(part, requirements=["C", "W"]) if isinstance(part, np.ndarray) else part for part in arguments]
+    cuts = even_cuts(size, threads(count * size))
+    totals = np.zeros((len(cuts) - 1, count, sums))
+    run_all([
+        partial(kernel, low, high, *plain, part) for (low, high), part in zip(pairwise(cuts), totals, strict=True)
+    ])  # fmt: skip
+    return np.asarray(totals.sum(axis=0))
 
 
 def _threads() -> ThreadPoolExecutor:

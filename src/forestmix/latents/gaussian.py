@@ -9,11 +9,9 @@ from typing import Any, Self
 import numpy as np
 import scipy
 
-from forestmix.arrays import Array, inner, total
+from forestmix.arrays import Array, inner
 from forestmix.families import Gaussian
 from forestmix.latents.base import Factors
-
-_LOG_TWO_PI_E = math.log(2 * math.pi * math.e)
 
 
 @dataclass(frozen=True)
@@ -53,14 +51,10 @@ class GaussianFactors(Factors):
         Where ``s0_j`` is infinite, for a latent whose prior is among the rows (``flat.py``), it is minus the entropy of
         ``q_j``.
         """
-        scale = prior.family.sd
-        ratio = (self.sd / scale) ** 2
-        flat = np.isinf(scale)
-        if flat.any():
-            spread = np.where(flat, -_LOG_TWO_PI_E - 2 * np.log(self.sd), ratio - 1 - np.log(np.where(flat, 1, ratio)))
-        else:
-            spread = ratio - 1 - np.log(ratio)
-        return 0.5 * total(spread)
+        from forestmix.kernels import threaded, vectors
+
+        precision = np.broadcast_to(prior.family.sd.astype(np.float64) ** -2.0, self.sd.shape[1])
+        return 0.5 * threaded.summed(vectors.spread_divergence, self.sd.shape, 1, self.sd, precision)[:, 0]
 
     def quantile(self, p: Array) -> Array:
         """Return ``mean + sd Phi^-1(p)``."""

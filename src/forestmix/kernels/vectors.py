@@ -1,0 +1,110 @@
+"""What a step does with vectors of latents, each in one reading of them.
+
+NumPy would make an array of every intermediate result, and with millions of latents they take as long as the pass over
+W. Every kernel works on a range of latents, for all observations of a batch, and adds up what it sums in float64, into
+``totals`` of its own. Arrays are (N, m), and ``old`` and ``inverse`` may have one row that serves all observations; the
+prior's are (m,).
+"""
+
+from __future__ import annotations
+
+import math
+
+from numba import njit
+
+from forestmix.arrays import Array
+from forestmix.kernels.tiles import FAST
+
+#: Logarithms are taken of products of this many numbers: one logarithm costs as much as all else that a latent needs.
+TOGETHER = 8
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def prior_slope(
+    first: int, last: int, mean: Array, prior_mean: Array, precision: Array, rows: Array, slope: Array, totals: Array
+) -> None:
+    """Write ``rows - (mean - prior_mean) precision`` into ``slope``, and add up ``(mean - prior_mean)^2 precision``."""
+    for k in range(mean.shape[0]):
+        form = 0.0
+        for j in range(first, last):
+            away = mean[k, j] - prior_mean[j]
+            pull = away * precision[j]
+            slope[k, j] = rows[k, j] - pull
+            form += float(away) * float(pull)
+        totals[k, 0] = form
+
+
+@njit(cache=True, nogil=True)
+def spread_divergence(first: int, last: int, sd: Array, precision: Array, totals: Array) -> None:
+    """Add up ``v - 1 - log v`` with ``v = sd^2 precision``; where the precision is 0, ``-1 - log(2 pi sd^2)``."""
+    for k in range(sd.shape[0]):
+        plain, logarithms = 0.0, 0.0
+        for start in range(first, last, TOGETHER):
+            product = 1.0
+            for j in range(start, min(start + TOGETHER, last)):
+                v = float(sd[k, j]) * float(sd[k, j])
+                v *= float(precision[j]) if precision[j] > 0 else 2 * math.pi
+                plain += v - 1 if precision[j] > 0 else -1.0
+                product *= v
+            if 1e-280 < product < 1e280:
+                logarithms += math.log(product)
+                continue
+            for j in range(start, min(start + TOGETHER, last)):
+                scale = float(precision[j]) if precision[j] > 0 else 2 * math.pi
+                logarithms += 2 * math.log(float(sd[k, j])) + math.log(scale)
+        totals[k, 0] = plain - logarithms
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def spreads(first: int, last: int, precision: Array, information: Array, old: Array, unit: float, new: Array,
+            totals: Array) -> None:  # fmt: skip
+    """Write ``1 / sqrt(precision + information)``, and count where it differs from ``old`` by more than ``unit``."""
+    for k in range(information.shape[0]):
+        changed = 0.0
+        before = old[k if old.shape[0] > 1 else 0]
+        for j in range(first, last):
+            sd = 1 / math.sqrt(precision[j] + information[k, j])
+            new[k, j] = sd
+            # Written so that NaN counts as a change.
+            changed += 0.0 if abs(new[k, j] - before[j]) <= unit * before[j] else 1.0
+        totals[k, 0] = changed
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def image_of(
+    first: int, last: int, direction: Array, precision: Array, gradient: Array, image: Array, totals: Array
+) -> None:
+    """Add the prior's part to ``W^T K W p``; add up ``p^T A p`` and ``gradient^T p``."""
+    for k in range(direction.shape[0]):
+        curvature, slope = 0.0, 0.0
+        for j in range(first, last):
+            p = direction[k, j]
+            image[k, j] += precision[j] * p
+            curvature += float(p) * float(image[k, j])
+            slope += float(p) * float(gradient[k, j])
+        totals[k, 0], totals[k, 1] = curvature, slope
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def move(
+    first: int, last: int, length: Array, direction: Array, image: Array, inverse: Array, mean: Array, gradient: Array,
+    new_mean: Array, new_gradient: Array, totals: Array,
+) -> None:  # fmt: skip
+    """Go ``length`` along the direction, and add up ``gradient^T P^-1 gradient`` there; ``inverse`` is P^-1."""
+    for k in range(direction.shape[0]):
+        far, weights, norm = length[k], inverse[k if inverse.shape[0] > 1 else 0], 0.0
+        for j in range(first, last):
+            new_mean[k, j] = mean[k, j] + far * direction[k, j]
+            g = gradient[k, j] - far * image[k, j]
+            new_gradient[k, j] = g
+            norm += float(g) * float(g) * float(weights[j])
+        totals[k, 0] = norm
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def turn(first: int, last: int, share: Array, gradient: Array, inverse: Array, direction: Array, totals: Array) -> None:
+    """Write the next direction, ``P^-1 gradient + share direction``, over the last one."""
+    for k in range(direction.shape[0]):
+        weights, kept = inverse[k if inverse.shape[0] > 1 else 0], share[k]
+        for j in range(first, last):
+            direction[k, j] = gradient[k, j] * weights[j] + kept * direction[k, j]

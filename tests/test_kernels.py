@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from forestmix import kernels
+from forestmix.kernels import coordinate, greedy
 from forestmix.kernels.columns import dense_columns, sparse_columns
+from forestmix.kernels.groups import group_curvature, group_spread_squared
 
 LAYOUTS = {
     "csc": lambda W: sparse_columns(sparse.csc_array(W)),
@@ -51,7 +52,7 @@ def test_relax_groups(problem, groups):
     mean, error = start(p)
     starts = np.cumsum([0] + [len(g) for g in groups])
     rest = (p["kappa"], p["precision"], (p["prior_mean"], p["prior_precision"]))
-    kernels.relax_groups(p["columns"], starts, np.concatenate(groups), mean, error, *rest)
+    coordinate.relax_groups(p["columns"], starts, np.concatenate(groups), mean, error, *rest)
     for k in range(3):
         mu = p["mean"][k].copy()
         for g in groups:
@@ -67,7 +68,7 @@ def test_relax_greedy_takes_the_largest_gain(problem):
     slopes = np.array([gradient(p, k, p["mean"][k])[0] for k in range(3)])
     visited = np.zeros((3, 6), bool)
     gain = np.linspace(0, 3, 6)[None]
-    kernels.relax_greedy(
+    greedy.relax_greedy(
         p["columns"], p["by_rows"], 4, visited, slopes, gain,
         mean, error, p["kappa"], p["precision"], p["prior_precision"],
     )  # fmt: skip
@@ -88,7 +89,7 @@ def test_relax_blocks_with_private_errors_is_block_jacobi(problem):
     mean, error = start(p)
     blocks = [[0, 1, 2], [3, 4, 5]]
     rest = (p["kappa"], p["precision"], (p["prior_mean"], p["prior_precision"]))
-    kernels.relax_blocks(p["columns"], np.array([0, 3, 6]), np.arange(6), np.arange(2), True, mean, error, *rest)
+    coordinate.relax_blocks(p["columns"], np.array([0, 3, 6]), np.arange(6), np.arange(2), True, mean, error, *rest)
     for k in range(3):
         joint = p["mean"][k].copy()
         for block in blocks:
@@ -103,8 +104,8 @@ def test_relax_blocks_on_shared_errors_with_one_block_is_a_sweep(problem):
     p = problem
     rest = (p["kappa"], p["precision"], (p["prior_mean"], p["prior_precision"]))
     (mean, error), (swept, swept_error) = start(p), start(p)
-    kernels.relax_blocks(p["columns"], np.array([0, 6]), np.arange(6), np.arange(1), False, mean, error, *rest)
-    kernels.relax_groups(p["columns"], np.arange(7), np.arange(6), swept, swept_error, *rest)
+    coordinate.relax_blocks(p["columns"], np.array([0, 6]), np.arange(6), np.arange(1), False, mean, error, *rest)
+    coordinate.relax_groups(p["columns"], np.arange(7), np.arange(6), swept, swept_error, *rest)
     assert mean == pytest.approx(swept, rel=1e-12)
 
 
@@ -115,8 +116,8 @@ def test_grouped_spread_and_curvature(problem, groups):
     sd, kappa = rng.uniform(0.1, 2, (3, 6)), rng.uniform(0.5, 2, (3, 9))
     starts, members = np.cumsum([0] + [len(g) for g in groups]), np.concatenate(groups)
     total, curvature = np.zeros((3, 9)), np.empty((3, 6))
-    kernels.group_spread_squared(p["columns"], starts, members, sd, total)
-    kernels.group_curvature(p["columns"], starts, members, sd, kappa, curvature)
+    group_spread_squared(p["columns"], starts, members, sd, total)
+    group_curvature(p["columns"], starts, members, sd, kappa, curvature)
     A = np.abs(p["W"])
     for k in range(3):
         spreads = [A[:, g] @ sd[k, g] for g in groups]

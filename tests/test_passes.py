@@ -9,7 +9,7 @@ import forestmix as fmx
 from forestmix.kernels import threaded
 from forestmix.model import observations
 from forestmix.partition import Partition
-from forestmix.passes import has_fused_pass, normal_product
+from forestmix.passes import has_fused_pass, normal_image
 from forestmix.posterior import GaussianFactors
 from forestmix.statistics import Site
 from forestmix.weights import as_weights
@@ -93,15 +93,19 @@ def test_statistics_follow_their_formulas(objective, layout, dtype, shape, threa
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_normal_product(layout, dtype, threads):
+@pytest.mark.parametrize("batch", [1, 3])
+def test_normal_image(layout, dtype, batch, threads):
     rng = np.random.default_rng(0)
-    for n, m in SHAPES:
+    for n, m in [*SHAPES, (40, 1200)]:
         W = rng.standard_normal((n, m)).astype(dtype)
-        p, kappa = rng.standard_normal((1, m)).astype(dtype), rng.random((1, n)).astype(dtype)
-        shift, image = normal_product(as_weights(LAYOUTS[layout](W)), p, kappa)
-        want = W.astype(np.float64) @ p[0]
-        np.testing.assert_allclose(shift[0], want, atol=TOLERANCE[dtype] * 10)
-        np.testing.assert_allclose(image[0], W.T.astype(np.float64) @ (kappa[0] * want), atol=TOLERANCE[dtype] * 100)
+        p, gradient = rng.standard_normal((2, batch, m)).astype(dtype)
+        kappa, precision = rng.random((1, n)).astype(dtype), rng.random(m).astype(dtype)
+        image, curvature, slope = normal_image(as_weights(LAYOUTS[layout](W)), p, kappa, precision, gradient)
+        A = (W.T.astype(np.float64) * kappa[0]) @ W + np.diag(precision)
+        scale = TOLERANCE[dtype] * 100
+        np.testing.assert_allclose(image, p @ A, atol=scale)
+        np.testing.assert_allclose(curvature, np.einsum("kj,jl,kl->k", p, A, p, dtype=float), atol=scale * m)
+        np.testing.assert_allclose(slope, np.sum(p.astype(float) * gradient, axis=1), atol=scale)
 
 
 @pytest.mark.parametrize("layout", ["row-major", "column-major", "sparse"])

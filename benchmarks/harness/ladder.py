@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -42,22 +43,25 @@ class Outcome(Generic[Setting]):
 
 
 def loosest(
-    ladder: Sequence[Setting], attempt: Callable[[Setting], tuple[float, float]], target: float, budget: float
-) -> Outcome[Setting]:
-    """Bisect a ladder of settings, loosest first, for the first that comes within ``target``.
+    ladder: Sequence[Setting], attempt: Callable[[Setting], tuple[float, float]], target: float, budget: float,
+    rungs_per_decade: float | None = None,
+) -> Outcome[Setting]:  # fmt: skip
+    """Search a ladder of settings, loosest first, for the first that comes within ``target``.
 
     Args:
         ladder: settings, each at least as accurate and as slow as those before it.
         attempt: runs a setting and returns its gap and seconds; may raise ``OutOfTimeError``.
         target: the relative gap to reach.
         budget: seconds after which no further run is begun.
+        rungs_per_decade: by how many rungs a gap is cut to a tenth, where that is known roughly: the next rung to try
+            is then guessed from the last gap. A bisection otherwise.
 
     """
     low, high = 0, len(ladder)
     tried: list[Attempt[Setting]] = []
     first, used = None, 0.0
+    middle = len(ladder) // 2
     while low < high and used < budget:
-        middle = (low + high) // 2
         try:
             gap, seconds = attempt(ladder[middle])
         except OutOfTimeError:
@@ -72,8 +76,12 @@ def loosest(
             high = middle
         else:
             low = middle + 1
+        guess = (low + high) // 2
+        if rungs_per_decade is not None and gap > 0:
+            guess = middle + math.ceil(rungs_per_decade * math.log10(gap / target))
+        middle = min(max(guess, low), high - 1)
     enough = [trial for trial in tried if trial.gap <= target]
     if enough:
-        # Later attempts that were enough are looser, by the way a bisection goes.
+        # Later attempts that were enough are looser, by the way the search goes.
         return Outcome(True, enough[-1], first, used)
     return Outcome(False, min(tried, key=lambda trial: trial.gap, default=None), first, used)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -55,22 +55,51 @@ def mean_only_iteration(W: Any, iterations: int = 12) -> Callable[[], float]:
 
 @numba.njit(nogil=True, fastmath=True, cache=True)
 def _sum(rows: Any, begin: int, end: int) -> float:
-    """Return the sum of some rows, four at a time: one stream of loads would not use all of the memory's speed."""
     total = rows.dtype.type(0)
-    for i in range(begin, end, 4):
+    for i in range(begin, end):
+        row = rows[i]
+        for j in range(row.shape[0]):
+            total += row[j]
+    return total
+
+
+@numba.njit(nogil=True, fastmath=True, cache=True)
+def _sum_by_four(rows: Any, begin: int, end: int) -> float:
+    total = rows.dtype.type(0)
+    for i in range(begin, end - 3, 4):
         a, b, c, d = rows[i], rows[i + 1], rows[i + 2], rows[i + 3]
         for j in range(rows.shape[1]):
             total += (a[j] + b[j]) + (c[j] + d[j])
     return total
 
 
-def reading(W: np.ndarray) -> Callable[[], float]:
-    """Return a call that times reading W once, by adding up its entries on as many threads as an iteration has."""
+@numba.njit(nogil=True, fastmath=True, cache=True)
+def _multiply(numbers: Any, begin: int, end: int) -> None:
+    for _ in range(begin, end):
+        for j in range(numbers.shape[0]):
+            numbers[j] = numbers[j] * 0.999 + 0.001
+
+
+def _on_threads(kernel: Callable[..., object], arrays: Sequence[np.ndarray], length: int) -> Callable[[], float]:
+    """Return a call that times a kernel on as many threads as an iteration has, each with an array and a range."""
+
+    def run() -> None:
+        cuts = threaded.even_cuts(length, threaded.threads(2**30))
+        ranges = zip(arrays, pairwise(cuts), strict=False)
+        threaded.run_all([partial(kernel, array, *bounds) for array, bounds in ranges])
+
+    return lambda: clock(run)
+
+
+def reading(W: np.ndarray, by_four: bool = False) -> Callable[[], float]:
+    """Return a call that times reading W once, by adding up its entries.
+
+    In a plain loop, or four rows at a time, as the passes read them: that keeps more of the memory's loads under way.
+    """
     rows = W if W.flags.c_contiguous else W.T
-    rows = rows[: len(rows) // 4 * 4]
+    return _on_threads(_sum_by_four if by_four else _sum, [rows] * numba.config.NUMBA_NUM_THREADS, len(rows))
 
-    def read() -> None:
-        cuts = 4 * threaded.even_cuts(len(rows) // 4, threaded.threads(rows.size))
-        threaded.run_all([partial(_sum, rows, *bounds) for bounds in pairwise(cuts)])
 
-    return lambda: clock(read)
+def arithmetic() -> Callable[[], float]:
+    """Return a call that times multiplications and additions of numbers in the first-level cache."""
+    return _on_threads(_multiply, [np.ones(1024) for _ in range(numba.config.NUMBA_NUM_THREADS)], 200_000)

@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits
 import forestmix as fmx
 from benchmarks.harness.results import Section, Table, Target
 from benchmarks.harness.rounds import Rounds, Spread, clock, ratios, seconds_text, take_turns, times
-from benchmarks.sections.iteration import full_iteration, mean_only_iteration, reading
+from benchmarks.sections.iteration import arithmetic, full_iteration, mean_only_iteration, reading
 
 #: size: shape of the dense W, side of the image with windows, rows at m = 1000, rounds
 SIZES = {
@@ -25,6 +25,7 @@ SPARSE_LIMIT, THREADS_LIMIT = 0.5, 1.6
 FAMILIES = ("Gaussian", "Bernoulli")
 #: The paper's iteration takes the four products that SciPy is timed at; one on the ELBO takes two more.
 OBJECTIVES = {"fm": "the paper's bound", "elbo": "the ELBO"}
+BY_FOUR = "reading by four"
 KINDS = [(family, objective) for family in FAMILIES for objective in OBJECTIVES]
 
 
@@ -32,13 +33,13 @@ def dense(section: Section, shape: tuple[int, int], repeats: int, say: Callable[
     """Compare full and mean-only iterations with reading W, for both precisions and layouts."""
     rng = np.random.default_rng(0)
     title = f"Dense W, {shape[0]} x {shape[1]}: time relative to reading W once"
-    columns = ["W", "reading", *(f"{family}, {objective}" for family, objective in KINDS), "mean only"]
+    columns = ["W", "reading", BY_FOUR, *(f"{family}, {objective}" for family, objective in KINDS), "mean only"]
     table = Table(title, columns)
     for precision, limit in DENSE_LIMITS.items():
         for layout, order in (("row-major", "C"), ("column-major", "F")):
             say(f"dense, {precision}, {layout}")
             W = np.asarray(rng.standard_normal(shape, dtype=precision), order=order)
-            runs = {"reading": reading(W), "mean only": mean_only_iteration(W)}
+            runs = {"reading": reading(W), BY_FOUR: reading(W, by_four=True), "mean only": mean_only_iteration(W)}
             runs |= {f"{family}, {objective}": full_iteration(W, family, objective) for family, objective in KINDS}
             spreads, seconds = relative_to_reading(runs, repeats)
             bandwidth = W.nbytes / seconds / 1e9
@@ -77,26 +78,32 @@ def sparse(section: Section, side: int, repeats: int, say: Callable[[str], None]
     """Compare a sparse iteration with the four products that it needs, by SciPy."""
     say(f"sparse, {side} x {side} windows")
     W = fmx.windows((side, side), 7, "centred")
-    absolute = abs(W)
+    absolute, squared = abs(W), W.multiply(W).tocsr()
     rng = np.random.default_rng(0)
     y, e = rng.random(W.shape[1]), rng.random(W.shape[0])
 
-    def products() -> None:
+    def four() -> None:
         for matrix in (W, absolute):
             matrix @ y
             matrix.T @ e
 
-    runs = {"SciPy": lambda: clock(products)}
+    def five() -> None:
+        four()
+        squared.T @ e
+
+    theirs = {"fm": "SciPy, four products", "elbo": "SciPy, five products"}
+    runs = {theirs["fm"]: lambda: clock(four), theirs["elbo"]: lambda: clock(five)}
     runs |= {f"{family}, {objective}": full_iteration(W, family, objective) for family, objective in KINDS}
     title = f"Sparse W, {side}^2 windows of 7 x 7 ({W.nnz / 1e6:.3g} M entries)"
-    rounds = tabled(section, Table(title, ["run", "time", "relative"]), runs, "SciPy", repeats)
+    rounds = tabled(section, Table(title, ["run", "time", "relative"]), runs, theirs["fm"], repeats)
     for objective, what in OBJECTIVES.items():
-        ratio = ratios(rounds, f"Gaussian, {objective}", "SciPy")
-        claim = f"sparse, {what}: full iteration / SciPy's four products"
+        ratio = ratios(rounds, f"Gaussian, {objective}", theirs[objective])
+        claim = f"sparse, {what}: full iteration / {theirs[objective]}"
         section.targets.append(Target(claim, f"<= {SPARSE_LIMIT}", ratio.text(), ratio.middle <= SPARSE_LIMIT))
     section.notes.append(
-        "SciPy's four products are linear algebra only, so Gaussian rows are held to them. Bernoulli rows add a "
-        "one-dimensional expectation for each row, which with 49 entries in a row takes about as long as the pass."
+        "SciPy's products are linear algebra only, so Gaussian rows are held to them; on the ELBO they take a fifth, "
+        "with W∘W. Bernoulli rows add a one-dimensional expectation for each row, which with 49 entries in a row takes "
+        "about as long as the pass."
     )
 
 
@@ -125,6 +132,7 @@ def threads(section: Section, shape: tuple[int, int], side: int, repeats: int, s
     windows = fmx.windows((side, side), 7, "centred")
     runs = {
         "reading W": reading(W),
+        "arithmetic": arithmetic(),
         "dense iteration, Gaussian": full_iteration(W, "Gaussian", "fm"),
         "dense iteration, Bernoulli": full_iteration(W, "Bernoulli", "fm"),
         "sparse iteration, Gaussian": full_iteration(windows, "Gaussian", "fm"),
@@ -139,10 +147,12 @@ def threads(section: Section, shape: tuple[int, int], side: int, repeats: int, s
         seconds = [seconds_text(times(rounds, f"{name}, {count}").middle) for count in (1, 2)]
         table.rows.append([name, *seconds, gain.text("x")])
     section.tables.append(table)
-    bandwidth = gains.pop("reading W").middle
-    goal = min(THREADS_LIMIT, bandwidth)
+    memory, cores = gains.pop("reading W").middle, gains.pop("arithmetic").middle
     for name, gain in gains.items():
-        target = f">= {goal:.2f}x ({THREADS_LIMIT}x, or what reading gains)"
+        goal, what = min((THREADS_LIMIT, "asked for"), (cores, "what arithmetic gains"))
+        if name.startswith("dense"):
+            goal, what = min((goal, what), (memory, "what reading gains"))
+        target = f">= {goal:.2f}x, {what}"
         section.targets.append(Target(f"{name}: two threads", target, gain.text("x"), gain.middle >= goal))
 
 
@@ -163,8 +173,11 @@ def measure(size: str, say: Callable[[str], None]) -> Section:
     shape, side, rows, repeats = SIZES[size]
     note = (
         "A full iteration gives value, gradient and curvature, and makes the step: for the paper's bound it takes two "
-        "products with W and two with |W|, on the ELBO two more with W∘W. Reading W adds up its entries with the same "
-        "threads, in Numba with fastmath. A mean-only iteration is one of conjugate gradients, two products."
+        "products with W and two with |W|, on the ELBO more with W∘W. Reading W adds up its entries in a plain loop "
+        "with the same threads; reading by four adds up four rows at a time, as the passes do, which keeps more of the "
+        "memory's loads under way. A mean-only iteration is one of conjugate gradients, two products. A column-major W "
+        "that does not fit into the cache is read twice, since a row is complete only after its last column: "
+        "`np.ascontiguousarray(W)` pays where there is memory for it."
     )
     section = Section("machine", "At the machine's limit", [note])
     dense(section, shape, repeats, say)

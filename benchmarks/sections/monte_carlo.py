@@ -21,7 +21,7 @@ OTHERS = {
 #: Steps of the first turn, and of any turn at least; averages of iterates need a few.
 FEWEST = 10
 #: Turns that a contender's seconds are divided into; more would find the time to target more finely.
-TURNS = 25
+TURNS = 15
 
 
 @dataclass

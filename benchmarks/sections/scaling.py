@@ -86,23 +86,30 @@ def traced_peak(run: Callable[[], float]) -> int:
 
 
 def measure_kind(kind: str, sizes: tuple[float, ...], repeats: int, say: Callable[[str], None]) -> list[dict[str, Any]]:
-    """Return entries, seconds and bytes at each size. Sizes do not take turns: the largest fill the memory alone."""
-    points = []
+    """Return entries, seconds and bytes at each size; sizes take turns, so that a slow minute slows all of them."""
+    weights = []
     for entries in sizes:
         say(f"{kind}, {entries:.0e} entries")
-        W = BUILD[kind](entries)
-        run = full_iteration(W)
-        run()
+        weights.append(BUILD[kind](entries))
+    iterations = [full_iteration(W) for W in weights]
+    runs = {}
+    for number, (entries, iterate) in enumerate(zip(sizes, iterations, strict=True)):
+        iterate()
         # Small ones are timed several at once, for the clock is no finer than their differences.
         batch = max(1, int(1e6 / entries))
-        rounds = take_turns({"run": lambda run=run, batch=batch: sum(run() for _ in range(batch)) / batch}, repeats)
-        n, m = W.shape
-        nnz = W.nnz if kind == "sparse" else W.size
-        points.append(
-            {"entries": int(nnz), "seconds": times(rounds, "run").middle, "bytes": traced_peak(run), "n": n, "m": m}
-        )  # fmt: skip
-        del W, run
-    return points
+        runs[str(number)] = lambda iterate=iterate, batch=batch: sum(iterate() for _ in range(batch)) / batch
+    say(f"{kind}, {repeats} rounds")
+    rounds = take_turns(runs, repeats)
+    return [
+        {
+            "entries": int(W.nnz if kind == "sparse" else W.size),
+            "seconds": times(rounds, name).middle,
+            "bytes": traced_peak(iterate),
+            "n": W.shape[0],
+            "m": W.shape[1],
+        }
+        for name, W, iterate in zip(runs, weights, iterations, strict=True)
+    ]
 
 
 def slope(points: list[dict[str, Any]]) -> float | None:

@@ -11,14 +11,6 @@ from forestmix.builders import from_arrays, from_sklearn
 from forestmix.errors import ArgumentError, ForestmixError
 from forestmix.evidence import log_evidence
 from forestmix.families import Bernoulli, Binomial, Exponential, Gaussian, Laplace, Mixed, Poisson, SpikeSlab
-from forestmix.forest import (
-    ForestDraw,
-    ForestMixtureModel,
-    ForestPosterior,
-    LowRankPlusDiagonal,
-    TreeSelection,
-    select_n_trees,
-)
 from forestmix.inference import CAVI, BlockCoordinate, Damped, ForestMixture, Hogwild
 from forestmix.layer_posterior import LayerPosterior
 from forestmix.model import DEF, Layer, Prior
@@ -28,16 +20,36 @@ from forestmix.run import Iteration, infer
 from forestmix.weights import Convolution, windows
 
 if TYPE_CHECKING:
+    from forestmix.forest import (
+        ForestDraw,
+        ForestMixtureModel,
+        ForestPosterior,
+        LowRankPlusDiagonal,
+        TreeSelection,
+        select_n_trees,
+    )
+
     __version__: str
 else:
+    #: Imported when first asked for: few programs use both forests and models that are given.
+    _OF_FORESTS = (
+        "ForestDraw", "ForestMixtureModel", "ForestPosterior", "LowRankPlusDiagonal", "TreeSelection", "select_n_trees",
+    )  # fmt: skip
 
-    def __getattr__(name: str) -> str:
-        # Found when asked for: to read the package's metadata takes half as long as to import NumPy.
-        if name != "__version__":
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from importlib.metadata import version
+    def __getattr__(name: str) -> object:
+        if name in _OF_FORESTS:
+            from forestmix import forest
 
-        return version(__name__)
+            return getattr(forest, name)
+        # To read the package's metadata takes half as long as to import NumPy.
+        if name == "__version__":
+            from importlib.metadata import version
+
+            return version(__name__)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})
 
 
 __all__ = [

@@ -82,10 +82,12 @@ def fused_pass(
         vectors: tuple[Array, ...] = (np.stack([mean, sd], axis=1),)
     else:
         vectors = (np.ascontiguousarray(mean), np.ascontiguousarray(sd))
-    out, totals = _over_ranges(
+    parts, totals = _over_ranges(
         weights, (csr.pass_rows, dense.pass_rows, dense.pass_columns), 1 + curvature + exact,
         (*rows, *vectors, spreads[spread], curvature, exact, *terms), with_totals=True,
     )  # fmt: skip
+    out = _added_up(weights, parts)
+    _give_back(weights, parts)
     eta, error, kappa = terms
     return Pass(
         totals[:1], totals[1:], out[:1],
@@ -122,31 +124,47 @@ def curvatures(weights: Weights, sd: Array, kappa: Array, *, curvature: bool, ex
     return fused_pass(weights, np.zeros(()), table, mean, sd, None, curvature=curvature, exact=exact)
 
 
-def normal_product(weights: Weights, direction: Array, kappa: Array) -> tuple[Array, Array]:
-    """Return ``W p`` and ``W^T diag(kappa) W p`` for each row p of ``direction``, (N, m); ``kappa`` is (N or 1, n).
+def normal_image(
+    weights: Weights, direction: Array, kappa: Array, precision: Array, gradient: Array
+) -> tuple[Array, Array, Array]:
+    """Return ``A p``, ``p^T A p`` and ``gradient^T p`` with ``A = diag(precision) + W^T diag(kappa) W``.
 
     It is what conjugate gradients ask of W. For one vector it takes one reading of W, where two products take two.
-    """
-    if len(direction) > 1 or not has_fused_pass(weights):
-        shift = weights.forward(direction)
-        return shift, weights.adjoint(shift * kappa)
-    from forestmix.kernels import csr, dense
 
-    shift, vector = np.empty(weights.shape[0], weights.dtype), np.ascontiguousarray(direction[0])
-    given = vector[:, None] if isinstance(weights, SparseWeights) else vector
-    out, _ = _over_ranges(
-        weights, (csr.normal_rows, dense.normal_rows, dense.normal_columns), 1,
-        (given, np.ascontiguousarray(kappa[0], weights.dtype), shift), with_totals=False,
-    )  # fmt: skip
-    return shift[None], out
+    Args:
+        weights: any.
+        direction: the vectors p, (N, m).
+        kappa: (N or 1, n).
+        precision: (m,).
+        gradient: (N, m).
+
+    Returns:
+        (N, m), (N,) and (N,).
+
+    """
+    from forestmix.kernels import csr, dense, threaded, vectors
+
+    image, borrowed = np.empty_like(direction), None
+    if len(direction) > 1 or not has_fused_pass(weights):
+        parts = weights.adjoint(weights.forward(direction) * kappa)[None]
+    else:
+        given = (np.ascontiguousarray(direction[0]), np.ascontiguousarray(kappa[0], weights.dtype))
+        kernels = (csr.normal_rows, dense.normal_rows, dense.normal_columns)
+        borrowed, _ = _over_ranges(weights, kernels, 1, given, with_totals=False)
+        parts = borrowed.reshape(len(borrowed), *image.shape)
+    forms = threaded.summed(vectors.add_image, image.shape, 2, parts, direction, precision, gradient, image)
+    if borrowed is not None:
+        _give_back(weights, borrowed)
+    return image, forms[:, 0], forms[:, 1]
 
 
 def _over_ranges(
     weights: Weights, kernels: tuple[Any, Any, Any], sums: int, arguments: tuple[Any, ...], *, with_totals: bool
 ) -> tuple[Array, Array]:
-    """Run the kernel for these weights, each thread on its own rows, and return the sums, (sums, m), and totals, (2,).
+    """Run the kernel for these weights, each thread on its own rows, and return the sums of each, and totals, (2,).
 
-    The kernels are those for sparse, row-major and column-major weights.
+    The kernels are those for sparse, row-major and column-major weights. Sums are (threads, m, sums) for sparse
+    weights, (threads, sums, m) for others, and borrowed.
     """
     from forestmix.kernels import threaded
 
@@ -167,9 +185,7 @@ def _over_ranges(
         return lambda: kernel(cuts[t], cuts[t + 1], *matrix, *arguments, *results)
 
     threaded.run_all([call(t) for t in range(count)])
-    out = _added_up(weights, parts, count)
-    weights.__dict__["_parts"] = parts
-    return out, totals.sum(axis=0)[:2]
+    return parts, totals.sum(axis=0)[:2]
 
 
 def _borrow_parts(weights: Weights, shape: tuple[int, ...]) -> Array:
@@ -182,13 +198,17 @@ def _borrow_parts(weights: Weights, shape: tuple[int, ...]) -> Array:
     return last if last is not None and last.shape == shape else np.empty(shape, weights.dtype)
 
 
-def _added_up(weights: Weights, parts: Array, count: int) -> Array:
+def _give_back(weights: Weights, parts: Array) -> None:
+    weights.__dict__["_parts"] = parts
+
+
+def _added_up(weights: Weights, parts: Array) -> Array:
     """Return what the threads have added up, (sums, m)."""
     if not isinstance(weights, SparseWeights):
-        return parts[0].copy() if count == 1 else parts.sum(axis=0)
+        return parts[0].copy() if len(parts) == 1 else parts.sum(axis=0)
     from forestmix.kernels import csr, threaded
 
-    m, sums = parts.shape[1:]
+    count, m, sums = parts.shape
     out, cuts = np.empty((sums, m), parts.dtype), threaded.even_cuts(m, threaded.threads(m * sums * count))
     threaded.run_all([partial(csr.add_up, *bounds, parts, out) for bounds in pairwise(cuts)])
     return out

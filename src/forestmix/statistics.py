@@ -273,18 +273,18 @@ class Site:
         return log_likelihood, error, kappa
 
     def _grouped_spread(self, groups: Partition, sd: Array) -> Array:
-        from forestmix import kernels
+        from forestmix.kernels.groups import group_spread_squared
 
         total = np.zeros((sd.shape[0], self.layer.size), sd.dtype)
-        kernels.group_spread_squared(self.column_arrays, groups.starts, groups.members, np.ascontiguousarray(sd), total)
+        group_spread_squared(self.column_arrays, groups.starts, groups.members, np.ascontiguousarray(sd), total)
         return np.sqrt(total)
 
     def _grouped_curvature(self, groups: Partition, sd: Array, kappa: Array) -> Array:
-        from forestmix import kernels
+        from forestmix.kernels.groups import group_curvature
 
         sd, kappa = same_rows(sd, kappa)
         out = np.empty_like(sd)
-        kernels.group_curvature(self.column_arrays, groups.starts, groups.members, sd, kappa, out)
+        group_curvature(self.column_arrays, groups.starts, groups.members, sd, kappa, out)
         return out
 
 

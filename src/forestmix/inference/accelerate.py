@@ -18,7 +18,7 @@ from forestmix.inference import direct
 from forestmix.inference.base import Memory, Proposal
 from forestmix.inference.problem import Point, Problem
 from forestmix.inference.rules import spread_at
-from forestmix.passes import normal_product
+from forestmix.passes import normal_image
 from forestmix.posterior import GaussianFactors, take_rows
 
 #: After this many steps objective and gradient are computed anew from the means, so that rounding does not build up.
@@ -90,11 +90,9 @@ class ConjugateGradients(Memory):
         if point.q.sd is not self.sd:
             point = problem.with_spread(point, self.sd, self.information)
         direction, shape = self._next_direction(point.gradient), point.gradient.shape
-        _, image = normal_product(problem.site.layer.weights, direction, point.site.kappa)
-        forms = threaded.summed(
-            vectors.image_of, shape, 2, direction, problem.prior_precision, point.gradient, image
-        )  # fmt: skip
-        curvature, slope = forms[:, 0], forms[:, 1]
+        image, curvature, slope = normal_image(
+            problem.site.layer.weights, direction, point.site.kappa, problem.prior_precision, point.gradient
+        )
         length = ratio(slope, curvature)
         mean, gradient = np.empty_like(direction), np.empty_like(direction)
         norm = threaded.summed(

@@ -104,7 +104,7 @@ class CAVI(Algorithm):
         steps = problem.size if self.steps_per_iteration is None else self.steps_per_iteration
         if not problem.curvature_is_constant:
             return Proposal(sweeps(problem).sweep_greedy(problem, point, steps), steps, steps)
-        from forestmix import kernels
+        from forestmix.kernels import greedy
 
         precision, sd = exact(problem, point)
         ratio = point.q.sd**2 * precision
@@ -113,7 +113,7 @@ class CAVI(Algorithm):
         site, prior_precision = problem.site, plain(problem.prior_precision)
 
         def run(part: slice) -> None:
-            kernels.relax_greedy(
+            greedy.relax_greedy(
                 site.column_arrays, site.row_arrays, steps, memory.visited[part], gradient[part],
                 plain_rows(gain, part), mean[part], error[part],
                 plain_rows(point.site.kappa, part), plain_rows(precision, part), prior_precision,

@@ -81,7 +81,7 @@ class _Sweep:
 
 def sweep_groups(problem: Problem, point: Point, groups: Partition, *, surrogate: bool, safe: bool) -> GaussianFactors:
     """Update the groups one after another, the members of each at once."""
-    from forestmix import kernels
+    from forestmix.kernels import climb
 
     sweep = _Sweep(problem, point)
     options = (problem.site.objective == "fm", surrogate, safe)
@@ -89,9 +89,9 @@ def sweep_groups(problem: Problem, point: Point, groups: Partition, *, surrogate
     def run(part: slice) -> None:
         arguments = sweep.table(part), sweep.columns
         if safe and len(groups.members) == len(groups.starts) - 1:
-            kernels.climb_ones(*arguments, groups.members, *sweep.start(part))
+            climb.climb_ones(*arguments, groups.members, *sweep.start(part))
         else:
-            kernels.climb_groups(*arguments, groups.starts, groups.members, options, *sweep.start(part))
+            climb.climb_groups(*arguments, groups.starts, groups.members, options, *sweep.start(part))
 
     by_observations(problem, run)
     return sweep.factors()
@@ -99,14 +99,14 @@ def sweep_groups(problem: Problem, point: Point, groups: Partition, *, surrogate
 
 def sweep_blocks(problem: Problem, point: Point, blocks: Partition, synchronous: bool) -> GaussianFactors:
     """Sweep the blocks on threads, each as the others were at the start or, unsynchronised, as they are."""
-    from forestmix import kernels
+    from forestmix.kernels import climb
 
     sweep = _Sweep(problem, point)
     table = sweep.table(slice(None))
-    states = kernels.row_states(table, sweep.eta, sweep.squared)
+    states = climb.row_states(table, sweep.eta, sweep.squared)
 
     def run(which: Array) -> None:
-        kernels.climb_blocks(
+        climb.climb_blocks(
             table, sweep.columns, blocks.starts, blocks.members, which, synchronous,
             states, sweep.mean, sweep.sd, sweep.prior, sweep.unit,
         )  # fmt: skip
@@ -117,7 +117,7 @@ def sweep_blocks(problem: Problem, point: Point, blocks: Partition, synchronous:
 
 def sweep_greedy(problem: Problem, point: Point, steps: int) -> GaussianFactors:
     """Update ``steps`` times, for each observation, the variable with the largest predicted gain."""
-    from forestmix import kernels
+    from forestmix.kernels import greedy
 
     sweep, by_rows = _Sweep(problem, point), problem.site.row_arrays
     gradient = point.gradient.astype(np.float64)
@@ -125,7 +125,7 @@ def sweep_greedy(problem: Problem, point: Point, steps: int) -> GaussianFactors:
 
     def run(part: slice) -> None:
         start = sweep.start(part)
-        kernels.climb_greedy(sweep.table(part), sweep.columns, by_rows, steps, gradient[part], precision[part], *start)
+        greedy.climb_greedy(sweep.table(part), sweep.columns, by_rows, steps, gradient[part], precision[part], *start)
 
     by_observations(problem, run)
     return sweep.factors()

@@ -61,7 +61,7 @@ class Hogwild(Algorithm):
         if not problem.curvature_is_constant:
             q = sweeps(problem).sweep_blocks(problem, point, memory.blocks, self.synchronous)
             return Proposal(q, parallel_steps, problem.size)
-        from forestmix import kernels
+        from forestmix.kernels import coordinate
 
         precision, sd = exact(problem, point)
         mean, error, blocks = point.q.mean.copy(), point.site.error.copy(), memory.blocks
@@ -69,7 +69,7 @@ class Hogwild(Algorithm):
         shared = plain(point.site.kappa), plain(precision)
 
         def run(which: Array) -> None:
-            kernels.relax_blocks(
+            coordinate.relax_blocks(
                 problem.site.column_arrays, blocks.starts, blocks.members, which, self.synchronous,
                 mean, error, *shared, prior,
             )  # fmt: skip

@@ -21,7 +21,7 @@ from forestmix.arrays import Array
 from forestmix.inference.accelerate import dot, ratio
 from forestmix.inference.base import Memory, Proposal
 from forestmix.inference.problem import Point, Problem
-from forestmix.passes import normal_product
+from forestmix.passes import normal_image
 from forestmix.posterior import GaussianFactors
 
 #: Pairs that the metric keeps, each two vectors of length m.
@@ -123,8 +123,10 @@ class NewtonSteps(Memory):
         direction, squared = preconditioned, dot(residual, preconditioned)
         new_pairs: list[tuple[Array, Array]] = []
         for _ in range(INNER):
-            image = normal_product(weights, direction, point.site.kappa)[1] + direction * problem.prior_precision
-            length = ratio(squared, dot(direction, image))
+            image, curvature, _ = normal_image(
+                weights, direction, point.site.kappa, problem.prior_precision, residual
+            )  # fmt: skip
+            length = ratio(squared, curvature[:, np.newaxis])
             step, residual = step + length * direction, residual - length * image
             new_pairs.append((direction, image))
             if (np.sqrt(dot(residual, residual / precision)) <= FORCING * norm).all():

@@ -95,14 +95,14 @@ def step_groups(problem: Problem, point: Point, rule: Rule, groups: Partition) -
         surrogate = rule is forest_mixture
         safe = surrogate or bool(np.all(groups.sizes == 1))
         return sweeps(problem).sweep_groups(problem, point, groups, surrogate=surrogate, safe=safe)
-    from forestmix import kernels
+    from forestmix.kernels import coordinate
 
     precision, sd = rule(problem, point)
     mean, error = point.q.mean.copy(), point.site.error.copy()
     prior = plain(problem.prior_mean), plain(problem.prior_precision)
 
     def run(part: slice) -> None:
-        kernels.relax_groups(
+        coordinate.relax_groups(
             problem.site.column_arrays, groups.starts, groups.members, mean[part], error[part],
             plain_rows(point.site.kappa, part), plain_rows(precision, part), prior,
         )  # fmt: skip

@@ -124,15 +124,14 @@ def _scatter(columns, values, first, last, e, sk, k, absolute, squared, sums):  
 
 @njit(cache=True, nogil=True)
 def normal_rows(
-    begin: int, end: int, starts: Array, columns: Array, values: Array, direction: Array, kappa: Array, shift: Array,
-    parts: Array,
-) -> None:  # fmt: skip
-    """Compute ``shift = W p`` and add up ``W^T (kappa shift)``, over a range of rows; ``direction`` is (m, 1)."""
+    begin: int, end: int, starts: Array, columns: Array, values: Array, direction: Array, kappa: Array, parts: Array
+) -> None:
+    """Add up ``W^T diag(kappa) W p`` over a range of rows."""
     parts[:] = 0
+    factors = direction.reshape((-1, 1))
     for i in range(begin, end):
         first, last = starts[i], starts[i + 1]
-        shift[i] = _mean(columns, values, first, last, direction)
-        e = shift[i] * kappa[i]
+        e = kappa[i] * _mean(columns, values, first, last, factors)
         for p in range(np.uint64(first), np.uint64(last)):
             parts[np.uint64(columns[p]), 0] += values[p] * e
 

@@ -163,8 +163,8 @@ def _collect_block(transposed, rows, sums, absolute, squared, parts):  # type: i
 
 
 @njit(cache=True, nogil=True)
-def normal_rows(first: int, last: int, W: Array, direction: Array, kappa: Array, shift: Array, parts: Array) -> None:
-    """Compute ``shift = W p`` and add up ``W^T (kappa shift)``, over a range of rows of a row-major W."""
+def normal_rows(first: int, last: int, W: Array, direction: Array, kappa: Array, parts: Array) -> None:
+    """Add up ``W^T diag(kappa) W p`` over a range of rows of a row-major W."""
     parts[:] = 0
     products = np.zeros((1, 4), W.dtype)
     for i in range(first, last, 4):
@@ -172,7 +172,6 @@ def normal_rows(first: int, last: int, W: Array, direction: Array, kappa: Array,
         forward_mean(a, b, c, d, direction, products)
         for lane in range(4):
             if i + lane < last:
-                shift[i + lane] = products[0, lane]
                 products[0, lane] *= kappa[i + lane]
             else:
                 products[0, lane] = 0
@@ -180,9 +179,7 @@ def normal_rows(first: int, last: int, W: Array, direction: Array, kappa: Array,
 
 
 @njit(cache=True, nogil=True)
-def normal_columns(
-    first: int, last: int, transposed: Array, direction: Array, kappa: Array, shift: Array, parts: Array
-) -> None:
+def normal_columns(first: int, last: int, transposed: Array, direction: Array, kappa: Array, parts: Array) -> None:
     """Do the same for a column-major W, given as its row-major transpose."""
     parts[:] = 0
     for top in range(first, last, BLOCK):
@@ -190,6 +187,5 @@ def normal_columns(
         sums = np.zeros((3, rows.stop - rows.start), transposed.dtype)
         _project_block(transposed, rows, direction, direction, False, sums)
         for i in range(rows.start, rows.stop):
-            shift[i] = sums[0, i - top]
             sums[0, i - top] *= kappa[i]
         _collect_block(transposed, rows, sums, False, False, parts)

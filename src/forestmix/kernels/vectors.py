@@ -17,6 +17,8 @@ from forestmix.kernels.tiles import FAST
 
 #: Logarithms are taken of products of this many numbers: one logarithm costs as much as all else that a latent needs.
 TOGETHER = 8
+#: Latents that are gone over several times, while they are in the first-level cache.
+AT_ONCE = 512
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
@@ -71,17 +73,26 @@ def spreads(first: int, last: int, precision: Array, information: Array, old: Ar
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
-def image_of(
-    first: int, last: int, direction: Array, precision: Array, gradient: Array, image: Array, totals: Array
-) -> None:
-    """Add the prior's part to ``W^T K W p``; add up ``p^T A p`` and ``gradient^T p``."""
+def add_image(
+    first: int, last: int, parts: Array, direction: Array, precision: Array, gradient: Array, image: Array,
+    totals: Array,
+) -> None:  # fmt: skip
+    """Write ``A p``: the threads' parts of ``W^T K W p``, (threads, N, m), and ``precision p``.
+
+    Add up ``p^T A p`` and ``gradient^T p``.
+    """
     for k in range(direction.shape[0]):
         curvature, slope = 0.0, 0.0
-        for j in range(first, last):
-            p = direction[k, j]
-            image[k, j] += precision[j] * p
-            curvature += float(p) * float(image[k, j])
-            slope += float(p) * float(gradient[k, j])
+        for start in range(first, last, AT_ONCE):
+            stop = min(start + AT_ONCE, last)
+            for j in range(start, stop):
+                image[k, j] = precision[j] * direction[k, j] + parts[0, k, j]
+            for t in range(1, parts.shape[0]):
+                for j in range(start, stop):
+                    image[k, j] += parts[t, k, j]
+            for j in range(start, stop):
+                curvature += float(direction[k, j]) * float(image[k, j])
+                slope += float(direction[k, j]) * float(gradient[k, j])
         totals[k, 0], totals[k, 1] = curvature, slope
 
 

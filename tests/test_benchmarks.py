@@ -61,6 +61,20 @@ def test_the_loosest_setting_that_is_enough_is_found():
     assert len(tried) <= 4
 
 
+@pytest.mark.parametrize("steepness", [0.5, 1.0, 3.0])
+def test_a_guess_finds_the_same_setting_whatever_the_gaps_do(steepness):
+    tried = []
+
+    def attempt(setting):
+        tried.append(setting)
+        return setting**steepness, 0.1
+
+    ladder = [10 ** (-k / 4) for k in range(60)]
+    outcome = loosest(ladder, attempt, target=2e-6, budget=100.0, rungs_per_decade=4.0)
+    assert outcome.best.setting == max(setting for setting in ladder if setting**steepness <= 2e-6)
+    assert len(tried) <= (3 if steepness == 1 else 3 + 6)
+
+
 def test_a_contender_that_stays_short_is_shown_with_its_gap():
     outcome = loosest(LADDER, lambda setting: (0.25, 2.0), target=1e-5, budget=100.0)
     assert not outcome.reached

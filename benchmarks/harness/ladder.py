@@ -10,6 +10,8 @@ from typing import Generic, TypeVar
 from benchmarks.harness.worker import OutOfTimeError
 
 Setting = TypeVar("Setting")
+#: Guesses that are made at most: where they do not find the place, the gaps are not what they were taken for.
+GUESSES = 3
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ def loosest(
         target: the relative gap to reach.
         budget: seconds after which no further run is begun.
         rungs_per_decade: by how many rungs a gap is cut to a tenth, where that is known roughly: the next rung to try
-            is then guessed from the last gap. A bisection otherwise.
+            is then guessed from the last gap, at first. A bisection otherwise.
 
     """
     low, high = 0, len(ladder)
@@ -77,7 +79,7 @@ def loosest(
         else:
             low = middle + 1
         guess = (low + high) // 2
-        if rungs_per_decade is not None and gap > 0:
+        if rungs_per_decade is not None and gap > 0 and len(tried) <= GUESSES:
             guess = middle + math.ceil(rungs_per_decade * math.log10(gap / target))
         middle = min(max(guess, low), high - 1)
     enough = [trial for trial in tried if trial.gap <= target]

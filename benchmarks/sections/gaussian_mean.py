@@ -18,10 +18,10 @@ from benchmarks.problems.judge import RidgeJudge
 from benchmarks.problems.store import Problem, save
 
 TARGET_GAP = 1e-8
-#: Tolerances in half decades, from the loosest.
-LADDER = tuple(10 ** (-half / 2) for half in range(3, 28))
+#: Tolerances in quarter decades, from the loosest.
+LADDER = tuple(10 ** (-quarter / 4) for quarter in range(6, 54))
 #: Gaps fall as the square of the tolerance.
-RUNGS_PER_DECADE = 1.0
+RUNGS_PER_DECADE = 2.0
 #: size: rounds, seconds a run may take
 EFFORT = {"small": (3, 3.0), "default": (3, 15.0), "large": (3, 60.0)}
 #: A contender whose run takes longer than this many of forestmix's, and a second, is stopped.
@@ -51,7 +51,7 @@ CONTENDERS = {
 DIRECT = ("Ridge cholesky", "Ridge svd", "Cholesky")
 NOTE = (
     f"Every solver runs to a relative gap of {TARGET_GAP:g} in the ridge objective, at the loosest tolerance from a "
-    "ladder of half decades that reaches it. forestmix returns the variances and the ELBO as well, and its time "
+    "ladder of quarter decades that reaches it. forestmix returns the variances and the ELBO as well, and its time "
     "includes them; its first call makes two iterations. The least value of the objective comes from conjugate "
     f"gradients in SciPy, with a bound on what is still missing. A run that takes {SLOWER:g} times as long as "
     "forestmix, and a second, is stopped."

@@ -19,6 +19,7 @@ _LARGEST_SAMPLED = 43.0
 _TEMME_FROM = 1e6
 #: From here on Stirling's series with five terms is exact to rounding.
 _STIRLING_FROM = 16.0
+_STIRLING_BELOW = np.array([math.log(math.factorial(n)) - n * math.log(max(n, 1)) + n for n in range(17)])
 
 
 class Poisson(Family):
@@ -126,14 +127,13 @@ class Poisson(Family):
 
 
 def stirling_remainder(n: Array) -> Array:
-    """Return ``log n! - (n log n - n)``, 0 at 0 and near ``log(2 pi n) / 2``, in float64 and without cancellation."""
+    """Return ``log n! - (n log n - n)`` of counts, 0 at 0 and near ``log(2 pi n) / 2``, without cancellation."""
     n = np.asarray(n, np.float64)
-    few, many = np.minimum(n, _STIRLING_FROM), np.maximum(n, _STIRLING_FROM)
+    few, many = np.minimum(n, _STIRLING_FROM).astype(int), np.maximum(n, _STIRLING_FROM)
     inverse = 1 / many
     series = inverse**2
     series = 1 / 12 - series * (1 / 360 - series * (1 / 1260 - series * (1 / 1680 - series / 1188)))
-    direct = scipy.special.gammaln(few + 1) - scipy.special.xlogy(few, few) + few
-    return np.where(n < _STIRLING_FROM, direct, 0.5 * np.log(2 * math.pi * many) + inverse * series)
+    return np.where(n < _STIRLING_FROM, _STIRLING_BELOW[few], 0.5 * np.log(2 * math.pi * many) + inverse * series)
 
 
 def _upper_gamma(a: Array, x: Array) -> Array:

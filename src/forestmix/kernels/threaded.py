@@ -19,8 +19,8 @@ import numpy as np
 
 from forestmix.arrays import Array
 
-#: Entries of W from which on a second thread pays: waking it takes about as long as reading this many.
-WORTH_A_THREAD = 2**17
+#: Entries of W for each thread: to wake one takes up to 0.3 ms, in which about this many are read.
+WORTH_A_THREAD = 2**19
 
 _pool: ThreadPoolExecutor | None = None
 

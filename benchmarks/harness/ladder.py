@@ -11,7 +11,7 @@ from benchmarks.harness.worker import OutOfTimeError
 
 Setting = TypeVar("Setting")
 #: Guesses that are made at most: where they do not find the place, the gaps are not what they were taken for.
-GUESSES = 3
+GUESSES = 5
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Outcome(Generic[Setting]):
 
 def loosest(
     ladder: Sequence[Setting], attempt: Callable[[Setting], tuple[float, float]], target: float, budget: float,
-    rungs_per_decade: float | None = None,
+    start: Setting | None = None, rungs_per_decade: float | None = None,
 ) -> Outcome[Setting]:  # fmt: skip
     """Search a ladder of settings, loosest first, for the first that comes within ``target``.
 
@@ -55,14 +55,16 @@ def loosest(
         attempt: runs a setting and returns its gap and seconds; may raise ``OutOfTimeError``.
         target: the relative gap to reach.
         budget: seconds after which no further run is begun.
+        start: the setting to try first; the middle one when left out.
         rungs_per_decade: by how many rungs a gap is cut to a tenth, where that is known roughly: the next rung to try
-            is then guessed from the last gap, at first. A bisection otherwise.
+            is then guessed from the gaps seen, at first. A bisection otherwise.
 
     """
     low, high = 0, len(ladder)
     tried: list[Attempt[Setting]] = []
+    known: dict[int, float] = {}
     first, used = None, 0.0
-    middle = len(ladder) // 2
+    middle = len(ladder) // 2 if start is None else ladder.index(start)
     while low < high and used < budget:
         try:
             gap, seconds = attempt(ladder[middle])
@@ -74,16 +76,25 @@ def loosest(
         else:
             used += seconds
         tried.append(Attempt(ladder[middle], gap, seconds))
+        known[middle] = math.log10(max(gap, 1e-300) / target)
         if gap <= target:
             high = middle
         else:
             low = middle + 1
         guess = (low + high) // 2
-        if rungs_per_decade is not None and gap > 0 and len(tried) <= GUESSES:
-            guess = middle + math.ceil(rungs_per_decade * math.log10(gap / target))
+        if rungs_per_decade is not None and len(tried) <= GUESSES:
+            guess = _guess(known, middle, low, high, rungs_per_decade)
         middle = min(max(guess, low), high - 1)
     enough = [trial for trial in tried if trial.gap <= target]
     if enough:
         # Later attempts that were enough are looser, by the way the search goes.
         return Outcome(True, enough[-1], first, used)
     return Outcome(False, min(tried, key=lambda trial: trial.gap, default=None), first, used)
+
+
+def _guess(known: dict[int, float], last: int, low: int, high: int, rungs_per_decade: float) -> int:
+    """Return the rung where the gap should reach the target, by the line through the closest ones on both sides."""
+    if low - 1 in known and high in known:
+        above, below = known[low - 1], known[high]
+        return low - 1 + math.ceil((high - low + 1) * above / (above - below))
+    return last + math.ceil(rungs_per_decade * known[last])

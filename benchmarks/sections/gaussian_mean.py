@@ -20,6 +20,7 @@ from benchmarks.problems.store import Problem, save
 TARGET_GAP = 1e-8
 #: Tolerances in quarter decades, from the loosest.
 LADDER = tuple(10 ** (-quarter / 4) for quarter in range(6, 54))
+START = LADDER[14]
 #: Gaps fall as the square of the tolerance.
 RUNGS_PER_DECADE = 2.0
 #: size: rounds, seconds a run may take
@@ -81,7 +82,9 @@ def search(call: Call, name: str, judge: RidgeJudge, limit: float) -> Outcome[fl
         reply = call(limit, tolerance=tolerance)
         return judge.gap(mean_of(reply.value)), reply.seconds
 
-    return loosest((LADDER[-1],) if name in DIRECT else LADDER, attempt, TARGET_GAP, 4 * limit, RUNGS_PER_DECADE)
+    if name in DIRECT:
+        return loosest((LADDER[-1],), attempt, TARGET_GAP, limit)
+    return loosest(LADDER, attempt, TARGET_GAP, 4 * limit, START, RUNGS_PER_DECADE)
 
 
 def mean_of(answer: object) -> object:

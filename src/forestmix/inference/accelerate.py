@@ -103,7 +103,9 @@ class ConjugateGradients(Memory):
         self.steps, self.ahead = self.steps + 1, (gradient, norm[:, 0])
         if self.steps % REFRESH == 0:
             return Proposal(q, 1, problem.size)
-        return Proposal(q, 1, problem.size, problem.moved(point, q, gradient, 0.5 * length * slope))
+        # On the ELBO the preconditioner is the precision of q.
+        known = norm[:, 0] if problem.site.objective == "elbo" else None
+        return Proposal(q, 1, problem.size, problem.moved(point, q, gradient, 0.5 * length * slope, known))
 
     def _next_direction(self, gradient: Array) -> Array:
         from forestmix.kernels import threaded, vectors

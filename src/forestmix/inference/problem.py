@@ -24,7 +24,8 @@ class Point:
 
     ``objective``: (N,); ``gradient``: slope of the objective in the means, (N, m); ``rounding``: how far the objective
     may be off because it is a sum of rounded terms, (N,); ``tracked``: whether objective and gradient were carried on
-    from another point, see ``Problem.moved``.
+    from another point, see ``Problem.moved``; ``squared_norm``: ``gradient^T P^-1 gradient`` where it is known, P being
+    the precision of q at its optimum.
     """
 
     q: GaussianFactors
@@ -33,6 +34,7 @@ class Point:
     gradient: Array
     rounding: Array
     tracked: bool = False
+    squared_norm: Array | None = None
 
     def take(self, keep: Array) -> Point:
         """Return the point of the chosen observations."""
@@ -119,7 +121,9 @@ class Problem:
         rounding = unit * (site.magnitude + np.abs(divergence) + self.size)
         return Point(q, site, site.value - divergence, slope, rounding)
 
-    def moved(self, point: Point, q: GaussianFactors, gradient: Array, gain: Array) -> Point:
+    def moved(
+        self, point: Point, q: GaussianFactors, gradient: Array, gain: Array, squared_norm: Array | None
+    ) -> Point:
         """Return a point whose gradient and gain over another are known, with no look at W or the rows.
 
         That is so along a line where the objective is quadratic, with the variances held. The rows' own terms are left
@@ -129,7 +133,7 @@ class Problem:
         if not point.tracked:
             unknown, none = np.full(count, np.nan), np.empty((count, 0))
             site = replace(site, value=unknown, gradient=none, eta=none, error=none)
-        return Point(q, site, point.objective + gain, gradient, point.rounding, tracked=True)
+        return Point(q, site, point.objective + gain, gradient, point.rounding, True, squared_norm)
 
     def with_spread(self, point: Point, sd: Array, information: Array) -> Point:
         """Return the point with other standard deviations, whose information is known, for rows of constant curvature.
@@ -169,6 +173,8 @@ class Problem:
     def gradient_norm(self, point: Point) -> Array:
         """Return the relative gradient norm of each observation, (N,), as ``Stopping`` defines it."""
         precision, variances = self._of_variances(point)
+        if point.squared_norm is not None:
+            return np.maximum(np.sqrt(point.squared_norm / self.size), variances)
         return np.maximum(_rms(point.gradient, precision), variances)
 
     def _of_variances(self, point: Point) -> tuple[Array, Array]:

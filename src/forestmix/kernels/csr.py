@@ -1,8 +1,9 @@
 """One pass over a sparse W by rows, as ``kernels.dense`` makes it over a dense one, and products for batches.
 
-Entries are gathered and scattered one by one, so ``fastmath`` stays off here: it would turn gathers into vector
-instructions that are slower (design, part 4). Indices are read as unsigned, which spares a test for negative ones. What
-belongs to one latent lies side by side in memory: one cache line serves its mean and spread, or all of its sums.
+Entries are gathered and scattered one by one, so the rest of ``fastmath`` stays off here: it would turn gathers into
+vector instructions that are slower (design, part 4). Indices are read as unsigned, which spares a test for negative
+ones. What belongs to one latent lies side by side in memory: one cache line serves its mean and spread, or all of its
+sums.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from numba import njit
 from forestmix.arrays import Array
 from forestmix.kernels.dense import ABSOLUTE_SPREAD, SQUARED_SPREAD
 from forestmix.kernels.rows import row_terms
+
+#: All that the compiler may assume: a product and a sum may be rounded once.
+FUSED = {"contract"}
 
 
 @njit(cache=True, nogil=True)
@@ -49,7 +53,7 @@ def pass_rows(
     totals[0], totals[1] = total, size
 
 
-@njit(forceinline=True, nogil=True)
+@njit(forceinline=True, nogil=True, fastmath=FUSED)
 def _mean(columns, values, first, last, factors):  # type: ignore[no-untyped-def]
     """Return ``w . mean``. Four sums go side by side, since each addition waits for the one before."""
     m0 = m1 = m2 = m3 = values.dtype.type(0)
@@ -66,7 +70,7 @@ def _mean(columns, values, first, last, factors):  # type: ignore[no-untyped-def
     return (m0 + m1) + (m2 + m3)
 
 
-@njit(forceinline=True, nogil=True)
+@njit(forceinline=True, nogil=True, fastmath=FUSED)
 def _absolute(columns, values, first, last, factors):  # type: ignore[no-untyped-def]
     """Return ``w . mean`` and ``|w| . sd``, each as two sums side by side."""
     m0 = m1 = s0 = s1 = values.dtype.type(0)
@@ -86,7 +90,7 @@ def _absolute(columns, values, first, last, factors):  # type: ignore[no-untyped
     return m0 + m1, s0 + s1
 
 
-@njit(forceinline=True, nogil=True)
+@njit(forceinline=True, nogil=True, fastmath=FUSED)
 def _three(columns, values, first, last, factors):  # type: ignore[no-untyped-def]
     """Return ``w . mean``, ``|w| . sd`` and ``w^2 . sd^2``."""
     m = s = v = values.dtype.type(0)
@@ -99,7 +103,7 @@ def _three(columns, values, first, last, factors):  # type: ignore[no-untyped-de
     return m, s, v
 
 
-@njit(forceinline=True, nogil=True)
+@njit(forceinline=True, nogil=True, fastmath=FUSED)
 def _scatter(columns, values, first, last, e, sk, k, absolute, squared, sums):  # type: ignore[no-untyped-def]
     if absolute and squared:
         for p in range(np.uint64(first), np.uint64(last)):
@@ -118,8 +122,26 @@ def _scatter(columns, values, first, last, e, sk, k, absolute, squared, sums):  
             sums[j, 0] += w * e
             sums[j, 1] += w * w * k
     else:
-        for p in range(np.uint64(first), np.uint64(last)):
-            sums[np.uint64(columns[p]), 0] += values[p] * e
+        _scatter_mean(columns, values, first, last, e, sums)
+
+
+@njit(forceinline=True, nogil=True, fastmath=FUSED)
+def _scatter_mean(columns, values, first, last, e, sums):  # type: ignore[no-untyped-def]
+    """Add ``w e`` to the first sum, four entries at a time: no two of a row are of the same latent."""
+    p, end = np.uint64(first), np.uint64(last)
+    while p + np.uint64(4) <= end:
+        a, b = np.uint64(columns[p]), np.uint64(columns[p + np.uint64(1)])
+        c, d = np.uint64(columns[p + np.uint64(2)]), np.uint64(columns[p + np.uint64(3)])
+        u, v = values[p] * e, values[p + np.uint64(1)] * e
+        w, x = values[p + np.uint64(2)] * e, values[p + np.uint64(3)] * e
+        sums[a, 0] += u
+        sums[b, 0] += v
+        sums[c, 0] += w
+        sums[d, 0] += x
+        p += np.uint64(4)
+    while p < end:
+        sums[np.uint64(columns[p]), 0] += values[p] * e
+        p += np.uint64(1)
 
 
 @njit(cache=True, nogil=True)
@@ -131,9 +153,7 @@ def normal_rows(
     factors = direction.reshape((-1, 1))
     for i in range(begin, end):
         first, last = starts[i], starts[i + 1]
-        e = kappa[i] * _mean(columns, values, first, last, factors)
-        for p in range(np.uint64(first), np.uint64(last)):
-            parts[np.uint64(columns[p]), 0] += values[p] * e
+        _scatter_mean(columns, values, first, last, kappa[i] * _mean(columns, values, first, last, factors), parts)
 
 
 @njit(cache=True, nogil=True)

@@ -7,7 +7,8 @@ import pytest
 from scipy import sparse
 
 from forestmix.errors import ArgumentError
-from forestmix.weights import Convolution, DenseWeights, SparseWeights, as_weights, windows
+from forestmix.kernels import threaded
+from forestmix.weights import Convolution, DenseWeights, SparseWeights, as_weights, checks, windows
 
 NAN, INF = np.nan, np.inf
 BAD_ROWS = [[1.0, 2.0], [NAN, 1.0], [INF, -INF]]
@@ -128,3 +129,16 @@ def test_bad_windows(name):
     with pytest.raises(ArgumentError) as error:
         windows(*arguments)
     assert_says(error, words)
+
+
+def test_entries_of_a_large_array_are_checked_on_threads(monkeypatch):
+    monkeypatch.setattr(checks, "LARGE", 1)
+    monkeypatch.setattr(checks, "BLOCK_BYTES", 64)
+    monkeypatch.setattr(threaded, "threads", lambda entries: 3)
+    W = np.ones((50, 4))
+    as_weights(W)
+    W[31, 2], W[7, 1] = NAN, INF
+    with pytest.raises(ArgumentError, match=r"2 entries that are not, the first inf at index \(7, 1\)"):
+        as_weights(W)
+    # Sums that overflow are no reason to refuse entries that are finite.
+    as_weights(np.full((50, 4), 1e308))

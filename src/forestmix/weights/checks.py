@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,9 @@ from forestmix.arrays import Array
 from forestmix.errors import ArgumentError
 
 BLOCK_BYTES = 2**20  # fits the second-level cache of current processors
+
+#: Entries from which on threads are used; before, to import what starts them would take longer than they save.
+LARGE = 2**24
 
 # Every array of this many float64 must be addressable by one signed machine word.
 LARGEST_COUNT = int(np.iinfo(np.intp).max) // 8
@@ -49,20 +54,36 @@ def check_matrix_shape(name: str, shape: tuple[int, ...]) -> tuple[int, int]:
 
 def check_finite_matrix(name: str, array: Array) -> None:
     """Raise if an entry of the 2-d ``array`` is not finite, naming the first in C order and their number."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        # A product is the fastest way to add up rows: BLAS has threads, and reads contiguous arrays where they lie.
-        if array.flags.forc and np.isfinite(array @ np.ones(array.shape[1], array.dtype)).all():
-            return
     count, first = 0, None
-    for rows in blocks_of_rows(array):
-        if sums_to_finite(array[rows]):
-            continue
+    for rows in _doubtful_blocks(array):
         found = np.argwhere(~np.isfinite(array[rows]))
         if len(found) and first is None:
             first = (rows.start + int(found[0, 0]), int(found[0, 1]))
         count += len(found)
     if first is not None:
         raise not_finite(name, count, first, array[first])
+
+
+def _doubtful_blocks(array: Array) -> list[slice]:
+    """Return the blocks of rows whose sum is not finite; a large array is added up on threads.
+
+    Not by a product with ones: the threads of BLAS would go on spinning beside the first pass over W.
+    """
+    blocks = list(blocks_of_rows(array))
+    fine = np.zeros(len(blocks), bool)
+
+    def judge(begin: int, end: int) -> None:
+        for number in range(begin, end):
+            fine[number] = sums_to_finite(array[blocks[number]])
+
+    if array.size < LARGE:
+        judge(0, len(blocks))
+    else:
+        from forestmix.kernels import threaded
+
+        cuts = threaded.even_cuts(len(blocks), min(len(blocks), threaded.threads(array.size)))
+        threaded.run_all([partial(judge, *bounds) for bounds in pairwise(cuts)])
+    return [rows for rows, certain in zip(blocks, fine, strict=True) if not certain]
 
 
 def sums_to_finite(entries: Array) -> bool:

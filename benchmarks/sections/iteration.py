@@ -41,7 +41,7 @@ def full_iteration(W: Any, family: str = "Gaussian", objective: str = "elbo") ->
     return lambda: clock(iterate)
 
 
-def mean_only_iteration(W: Any, iterations: int = 12) -> Callable[[], float]:
+def mean_only_iteration(W: Any, iterations: int = 8) -> Callable[[], float]:
     """Return a call that gives the median seconds of a conjugate gradient iteration on the means alone."""
     model = fmx.DEF(fmx.Layer(FAMILIES["Gaussian"], W))
     x = np.random.default_rng(0).standard_normal(model.n_observed)

@@ -17,7 +17,7 @@ from benchmarks.sections.iteration import arithmetic, full_iteration, mean_only_
 #: size: shape of the dense W, side of the image with windows, rows at m = 1000, rounds
 SIZES = {
     "small": ((1000, 1000), 60, 1000, 3),
-    "default": ((8000, 8000), 700, 20_000, 9),
+    "default": ((8000, 8000), 700, 20_000, 7),
     "large": ((10_000, 10_000), 1000, 50_000, 15),
 }
 DENSE_LIMITS = {"float64": 1.3, "float32": 1.6}

@@ -12,7 +12,7 @@ from benchmarks.harness.results import Section, Table
 from benchmarks.harness.rounds import ratios, seconds_text, take_turns, times
 
 #: size: side of the windowed image, shape of the dense W, rounds
-SIZES = {"small": (20, (200, 50), 3), "default": (128, (4000, 800), 5), "large": (256, (8000, 2000), 9)}
+SIZES = {"small": (20, (200, 50), 3), "default": (100, (3000, 600), 5), "large": (256, (8000, 2000), 9)}
 #: Iterations of a timed run; the first is left out.
 ITERATIONS = 3
 REFERENCE = "forest mixture"
@@ -49,7 +49,7 @@ def compare(title: str, W: Any, family: str, repeats: int) -> Table:
     runs = {name: sweep(model, x, algorithm) for name, algorithm in algorithms(model.n_latent).items()}
     for run in runs.values():
         run()  # compile
-    rounds = take_turns(runs, repeats, allowance=4.0)
+    rounds = take_turns(runs, repeats, allowance=3.0)
     table = Table(f"{family} rows, {title}", ["algorithm", "seconds per sweep", "relative to forest mixture"])
     for name in runs:
         seconds = seconds_text(times(rounds, name).middle)

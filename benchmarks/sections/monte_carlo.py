@@ -18,6 +18,8 @@ OTHERS = {
     "PyMC ADVI": ("benchmarks.contenders.pymc_advi:PymcAdvi", {}),
     "viabel": ("benchmarks.contenders.viabel_vi:ViabelVi", {}),
 }
+#: The part of its seconds that NumPyro has at each rate; the best rate then has the rest.
+PILOT = 0.25
 #: Steps of the first turn, and of any turn at least; averages of iterates need a few.
 FEWEST = 10
 #: Turns that a contender's seconds are divided into; more would find the time to target more finely.
@@ -26,7 +28,10 @@ TURNS = 15
 
 @dataclass
 class Run:
-    """A contender under way: steps and seconds so far without compilation, and the least gap seen."""
+    """A contender under way: steps and seconds so far without compilation, and the least gap seen.
+
+    ``given_up``: whether another learning rate was so much better that this one has not had all of its seconds.
+    """
 
     name: str
     worker: Worker
@@ -37,6 +42,7 @@ class Run:
     reached: bool = False
     failure: str = ""
     first_seconds: float | None = None
+    given_up: bool = False
     chunk: int = FEWEST
     history: list[tuple[float, float]] = field(default_factory=list)
 
@@ -74,20 +80,27 @@ def race_monte_carlo(
     title: str, folder: Path, judge: ElboJudge, optimum: float, target: float, budget: float,
     say: Callable[[str], None],
 ) -> list[Run]:  # fmt: skip
-    """Return the best of NumPyro's runs and one of every other contender, each to the target or its last second."""
+    """Return NumPyro's runs and one of every other contender, each to the target or its last second.
 
-    def finish(runs: list[Run]) -> list[Run]:
+    Of NumPyro's learning rates only the best goes on after a part of the time.
+    """
+
+    def finish(runs: list[Run], share: float = 1.0) -> list[Run]:
         active = list(runs)
         while active:
             for run in active:
                 run.turn(judge, optimum, target, budget)
-            active = [run for run in active if not (run.reached or run.failure or run.seconds >= budget)]
+            active = [run for run in active if not (run.reached or run.failure or run.seconds >= share * budget)]
         return runs
 
     say(f"{title}: NumPyro SVI at {len(RATES)} learning rates")
     with Worker(NUMPYRO, folder) as worker:
-        runs = finish([Run(f"NumPyro SVI, rate {rate:g}", worker, rate) for rate in RATES])
-    best = min(runs, key=merit)
+        runs = finish([Run(f"NumPyro SVI, rate {rate:g}", worker, rate) for rate in RATES], PILOT)
+        best = min(runs, key=merit)
+        for run in runs:
+            run.given_up = run is not best and not run.reached
+        if not (best.reached or best.failure):
+            finish([best])
     say(f"{title}: {', '.join(OTHERS)}")
     with workers(OTHERS, folder) as others:
         return [*runs, *finish([Run(name, worker, best.rate) for name, worker in others.items()])]

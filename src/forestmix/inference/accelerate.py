@@ -30,10 +30,10 @@ LEAST_PATIENCE = 20
 class ConjugateGradients(Memory):
     """The last direction and gradient of each observation, and the variances, which are solved beforehand.
 
-    ``information`` is what the rows add to the precision at these variances.
-    ``inverse`` is that of the matrix's diagonal, the preconditioner; ``squared_norm`` that of the gradient which the
-    last direction was made from, in its metric; ``ahead`` the gradient that the last step led to, with its norm.
-    ``patience`` is the number of steps after which a factor of the matrix takes over, ``factor`` that factor.
+    ``information`` is what the rows add to the precision at these variances; ``inverse`` that of the matrix's diagonal,
+    the preconditioner; ``squared_norm`` that of the gradient which the last direction was made from, in its metric;
+    ``ahead`` the gradient that the last step led to, with its norm; ``patience`` the number of steps after which a
+    factor of the matrix takes over, ``factor`` that factor.
     """
 
     def __init__(self, sd: Array, information: Array, inverse: Array, patience: float) -> None:
@@ -119,7 +119,7 @@ class ConjugateGradients(Memory):
         else:
             share = ratio(squared_norm, self.squared_norm).astype(gradient.dtype)
             threaded.summed(vectors.turn, gradient.shape, 0, share, gradient, self.inverse, self.direction)
-        self.squared_norm = squared_norm
+        self.squared_norm = squared_norm.copy()  # ``forget`` writes to it, and the point has the same array
         return self.direction
 
 

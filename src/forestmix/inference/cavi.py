@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from forestmix.arrays import Array
+from forestmix.arrays import Array, plain
 from forestmix.errors import ArgumentError
 from forestmix.inference.base import Algorithm, Memory, Proposal, check_count, check_order
-from forestmix.inference.compiled import by_observations, plain, plain_rows
+from forestmix.inference.compiled import by_observations, plain_rows
 from forestmix.inference.latent_problem import LatentProblem
 from forestmix.inference.latent_steps import sweep_latents
 from forestmix.inference.problem import Point, Problem

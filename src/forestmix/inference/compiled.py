@@ -12,18 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from forestmix.arrays import Array
+from forestmix.arrays import Array, plain
 from forestmix.inference.problem import ROUNDING_UNITS, Point, Problem
 from forestmix.partition import Partition
 from forestmix.posterior import GaussianFactors
 
 if TYPE_CHECKING:  # Numba takes a second to load
     from forestmix.kernels.rows import RowTable
-
-
-def plain(array: Array, dtype: type | None = None) -> Array:
-    """Return an array that is contiguous and may be written to: Numba compiles anew for every other kind."""
-    return np.require(array, dtype, ["C", "W"])
 
 
 def plain_rows(array: Array, part: slice) -> Array:

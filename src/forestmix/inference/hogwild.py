@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from forestmix.arrays import Array
+from forestmix.arrays import Array, plain
 from forestmix.inference.base import Algorithm, Memory, Proposal, check_count
-from forestmix.inference.compiled import by_blocks, plain
+from forestmix.inference.compiled import by_blocks
 from forestmix.inference.problem import Point, Problem
 from forestmix.inference.rules import exact
 from forestmix.inference.sweep import sweeps

@@ -13,8 +13,8 @@ from typing import Protocol
 
 import numpy as np
 
-from forestmix.arrays import Array
-from forestmix.inference.compiled import by_observations, plain, plain_rows
+from forestmix.arrays import Array, plain
+from forestmix.inference.compiled import by_observations, plain_rows
 from forestmix.inference.problem import Point, Problem
 from forestmix.inference.sweep import sweeps
 from forestmix.partition import Partition

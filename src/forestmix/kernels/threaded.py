@@ -2,7 +2,7 @@
 
 Sums over rows go to accumulators that are private to a call and are added up in the order of the ranges, so that a
 result depends on the number of threads and on nothing else. Python's own thread pool starts them. Numba's parallel
-loops wait for each other in a spin, which on a busy machine makes small passes slower by orders of magnitude
+loops wait for each other in a spin, which on a busy machine makes small passes slower by an order of magnitude
 (``python -m benchmarks launch``). They also must not be entered by two threads at once, or after a fork.
 """
 
@@ -17,7 +17,7 @@ from itertools import pairwise
 import numba
 import numpy as np
 
-from forestmix.arrays import Array
+from forestmix.arrays import Array, plain
 
 #: Entries of W for each thread: to wake one takes up to 0.3 ms, in which about this many are read.
 WORTH_A_THREAD = 2**19
@@ -30,7 +30,8 @@ def threads(entries: int) -> int:
 
     At most as many as ``NUMBA_NUM_THREADS`` or ``numba.set_num_threads`` allow.
     """
-    return max(1, min(int(numba.get_num_threads()), entries // WORTH_A_THREAD))
+    wanted = entries // WORTH_A_THREAD
+    return 1 if wanted < 2 else min(int(numba.get_num_threads()), wanted)
 
 
 def even_cuts(length: int, count: int) -> Array:
@@ -62,12 +63,15 @@ def summed(kernel: Callable[..., None], shape: tuple[int, int], sums: int, *argu
         arguments: of the kernel; arrays of any layout.
 
     """
-    count, size = shape
-    plain = [np.require(part, requirements=["C", "W"]) if isinstance(part, np.ndarray) else part for part in arguments]
-    cuts = even_cuts(size, threads(count * size))
-    totals = np.zeros((len(cuts) - 1, count, sums))
+    (count, size), given = shape, [plain(part) if isinstance(part, np.ndarray) else part for part in arguments]
+    number = threads(count * size)
+    totals = np.zeros((number, count, sums))
+    if number == 1:
+        kernel(0, size, *given, totals[0])
+        return np.asarray(totals[0])
+    cuts = even_cuts(size, number)
     run_all([
-        partial(kernel, low, high, *plain, part) for (low, high), part in zip(pairwise(cuts), totals, strict=True)
+        partial(kernel, low, high, *given, part) for (low, high), part in zip(pairwise(cuts), totals, strict=True)
     ])  # fmt: skip
     return np.asarray(totals.sum(axis=0))
 

@@ -57,9 +57,10 @@ def spread_divergence(first: int, last: int, sd: Array, precision: Array, totals
         totals[k, 0] = plain - logarithms
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
-def spreads(first: int, last: int, precision: Array, information: Array, old: Array, unit: float, new: Array,
-            totals: Array) -> None:  # fmt: skip
+@njit(cache=True, nogil=True, fastmath=FAST, error_model="numpy")
+def spreads(
+    first: int, last: int, precision: Array, information: Array, old: Array, unit: float, new: Array, totals: Array
+) -> None:
     """Write ``1 / sqrt(precision + information)``, and count where it differs from ``old`` by more than ``unit``."""
     for k in range(information.shape[0]):
         changed = 0.0

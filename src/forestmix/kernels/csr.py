@@ -70,40 +70,59 @@ def _mean(columns, values, first, last, factors):  # type: ignore[no-untyped-def
     return (m0 + m1) + (m2 + m3)
 
 
-@njit(forceinline=True, nogil=True, fastmath=FUSED)
+@njit(forceinline=True, nogil=True)
 def _absolute(columns, values, first, last, factors):  # type: ignore[no-untyped-def]
-    """Return ``w . mean`` and ``|w| . sd``, each as two sums side by side."""
-    m0 = m1 = s0 = s1 = values.dtype.type(0)
+    """Return ``w . mean`` and ``|w| . sd``, each as four sums side by side."""
+    m0 = m1 = m2 = m3 = s0 = s1 = s2 = s3 = values.dtype.type(0)
+    p, end = np.uint64(first), np.uint64(last)
+    while p + np.uint64(4) <= end:
+        a, t = np.uint64(columns[p]), values[p]
+        b, u = np.uint64(columns[p + np.uint64(1)]), values[p + np.uint64(1)]
+        c, v = np.uint64(columns[p + np.uint64(2)]), values[p + np.uint64(2)]
+        d, w = np.uint64(columns[p + np.uint64(3)]), values[p + np.uint64(3)]
+        m0 += t * factors[a, 0]
+        s0 += abs(t) * factors[a, 1]
+        m1 += u * factors[b, 0]
+        s1 += abs(u) * factors[b, 1]
+        m2 += v * factors[c, 0]
+        s2 += abs(v) * factors[c, 1]
+        m3 += w * factors[d, 0]
+        s3 += abs(w) * factors[d, 1]
+        p += np.uint64(4)
+    while p < end:
+        a, t = np.uint64(columns[p]), values[p]
+        m0 += t * factors[a, 0]
+        s0 += abs(t) * factors[a, 1]
+        p += np.uint64(1)
+    return (m0 + m1) + (m2 + m3), (s0 + s1) + (s2 + s3)
+
+
+@njit(forceinline=True, nogil=True)
+def _three(columns, values, first, last, factors):  # type: ignore[no-untyped-def]
+    """Return ``w . mean``, ``|w| . sd`` and ``w^2 . sd^2``, each as two sums side by side."""
+    m0 = m1 = s0 = s1 = v0 = v1 = values.dtype.type(0)
     p, end = np.uint64(first), np.uint64(last)
     while p + np.uint64(2) <= end:
         j, w = np.uint64(columns[p]), values[p]
         k, u = np.uint64(columns[p + np.uint64(1)]), values[p + np.uint64(1)]
+        t, x = abs(w) * factors[j, 1], abs(u) * factors[k, 1]
         m0 += w * factors[j, 0]
         m1 += u * factors[k, 0]
-        s0 += abs(w) * factors[j, 1]
-        s1 += abs(u) * factors[k, 1]
+        s0 += t
+        s1 += x
+        v0 += t * t
+        v1 += x * x
         p += np.uint64(2)
     if p < end:
         j, w = np.uint64(columns[p]), values[p]
-        m0 += w * factors[j, 0]
-        s0 += abs(w) * factors[j, 1]
-    return m0 + m1, s0 + s1
-
-
-@njit(forceinline=True, nogil=True, fastmath=FUSED)
-def _three(columns, values, first, last, factors):  # type: ignore[no-untyped-def]
-    """Return ``w . mean``, ``|w| . sd`` and ``w^2 . sd^2``."""
-    m = s = v = values.dtype.type(0)
-    for p in range(np.uint64(first), np.uint64(last)):
-        j, w = np.uint64(columns[p]), values[p]
         t = abs(w) * factors[j, 1]
-        m += w * factors[j, 0]
-        s += t
-        v += t * t
-    return m, s, v
+        m0 += w * factors[j, 0]
+        s0 += t
+        v0 += t * t
+    return m0 + m1, s0 + s1, v0 + v1
 
 
-@njit(forceinline=True, nogil=True, fastmath=FUSED)
+@njit(forceinline=True, nogil=True)
 def _scatter(columns, values, first, last, e, sk, k, absolute, squared, sums):  # type: ignore[no-untyped-def]
     if absolute and squared:
         for p in range(np.uint64(first), np.uint64(last)):

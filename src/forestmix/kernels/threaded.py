@@ -22,6 +22,9 @@ from forestmix.arrays import Array, plain
 #: Entries of W for each thread: to wake one takes up to 0.3 ms, in which about this many are read.
 WORTH_A_THREAD = 2**19
 
+#: Entries of a dense W that a pass takes as long for as a kernel over variables does for one of them.
+ENTRIES = 4
+
 _pool: ThreadPoolExecutor | None = None
 
 
@@ -64,7 +67,7 @@ def summed(kernel: Callable[..., None], shape: tuple[int, int], sums: int, *argu
 
     """
     (count, size), given = shape, [plain(part) if isinstance(part, np.ndarray) else part for part in arguments]
-    number = threads(count * size)
+    number = threads(ENTRIES * count * size)
     totals = np.zeros((number, count, sums))
     if number == 1:
         kernel(0, size, *given, totals[0])

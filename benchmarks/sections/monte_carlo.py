@@ -23,7 +23,7 @@ PILOT = 0.25
 #: Steps of the first turn, and of any turn at least; averages of iterates need a few.
 FEWEST = 10
 #: Turns that a contender's seconds are divided into; more would find the time to target more finely.
-TURNS = 15
+TURNS = 10
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -171,17 +171,26 @@ class _Run:
         )  # fmt: skip
         norm = self.problem.gradient_norm(new)
         ends = self.stopping.check(old, new, norm, sweeps)
-        if new.tracked and any(end is not None for end in ends):
-            # An end is declared on what the rows say, not on what was carried on from step to step.
+        if new.tracked and all(end is not None for end in ends):
+            # The end is declared on what the rows say, not on what was carried on from step to step.
             new = self.problem.evaluate(new.q, known=old)
             norm = self.problem.gradient_norm(new)
             ends = self.stopping.check(old, new, norm, 0.0)
+        elif new.tracked and any(end is not None for end in ends):
+            new = self._with_exact_objective(new, np.flatnonzero([end is not None for end in ends]))
         self.objective[self.active], self.norm[self.active] = new.objective, norm
         self.n_iter[self.active] = self.iteration
         self.point = new
         self._remember_best()
         if any(end is not None for end in ends):
             self._finish(np.array(ends, dtype=object), old)
+
+    def _with_exact_objective(self, point: Point, which: Array) -> Point:
+        """Return the point with the objective of some observations computed anew; the others go on."""
+        exact = self.problem.take(which).evaluate(point.q.take(which), known=point.take(which))
+        objective = point.objective.copy()
+        objective[which] = exact.objective
+        return replace(point, objective=objective)
 
     def _look_at_rows(self) -> None:
         """Put what the rows say in the place of what was carried on from step to step, at the end of a run."""

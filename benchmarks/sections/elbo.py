@@ -103,7 +103,8 @@ def exact_rounds(
 class Race:
     """One problem: its table, ratios to forestmix of those that got there, Monte Carlo runs, and seconds.
 
-    ``seconds`` are those of forestmix; ``rival_seconds`` those that L-BFGS was given and did not get there in.
+    ``seconds`` are those of forestmix; ``rival_seconds`` those that L-BFGS was given and did not get there in, and
+    ``rival_gap`` how close it came.
     """
 
     table: Table
@@ -111,6 +112,7 @@ class Race:
     runs: list[Run]
     seconds: float | None
     rival_seconds: float | None
+    rival_gap: float | None
 
 
 def race(problem: Problem, size: str, say: Callable[[str], None]) -> Race:
@@ -137,7 +139,8 @@ def race(problem: Problem, size: str, say: Callable[[str], None]) -> Race:
     table, relative = tabulate(exact, rounds, gaps, runs)
     table.title = title
     ours = times(rounds, OURS).middle if OURS in rounds else None
-    return Race(table, relative, runs, ours, None if RIVAL in rounds else exact[RIVAL].explored_seconds)
+    missed = (None, None) if RIVAL in rounds else (exact[RIVAL].explored_seconds, exact[RIVAL].gap)
+    return Race(table, relative, runs, ours, *missed)
 
 
 def tabulate(
@@ -217,6 +220,9 @@ def measure(size: str, say: Callable[[str], None]) -> Section:
             continue
         section.tables.append(found.table)
         section.targets += [monte_carlo_target(problem.title, found), rival_target(problem.title, found)]
-        never = {run.name: run.gap for run in found.runs if not run.reached and run.gap is not None}
+        tried = [run for run in found.runs if not (run.reached or run.given_up)]
+        never = {run.name: run.gap for run in tried if run.gap is not None}
+        if found.rival_gap is not None:
+            never[RIVAL] = found.rival_gap
         section.series["relative"][problem.title] = {"reached": found.relative, "never": never}
     return section

@@ -78,7 +78,7 @@ def race_panel(axes: Any, title: str, reached: dict[str, float], never: dict[str
         where = {"textcoords": "offset points", "va": "center", "ha": side, "fontsize": 8}
         axes.annotate(f"{short(value)}x", (value, place), (shift, 0), **where)
     for offset, gap in enumerate(never.values()):
-        text = f"never; gap {gap:.0e}" if gap == gap and gap < 1e300 else "never; diverged"
+        text = f"not reached; gap {gap:.0e}" if gap == gap and gap < 1e300 else "never; diverged"
         axes.annotate(text, (1.15, len(order) + offset), va="center", fontsize=8, color=GREY, style="italic")
     labels = [*order, *never]
     axes.set_yticks(range(len(labels)), labels)

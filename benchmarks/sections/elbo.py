@@ -151,7 +151,7 @@ def tabulate(
     ours = times(rounds, OURS).middle if OURS in rounds else None
     for name, found in exact.items():
         if name not in rounds:
-            never = f"never: {found.explored_seconds:.1f} s used"
+            never = f"not reached in {found.explored_seconds:.1f} s"
             slower = f"> {short(found.explored_seconds / ours)}x" if ours else "-"
             cells = [name, f"{found.gap:.0e}", f"{found.count - 1:,} iterations", never, slower]
             table.rows.append([*cells, seconds_text(found.first_seconds)])
@@ -171,7 +171,7 @@ def tabulate(
         if ratio and run.reached:
             relative[run.name] = ratio
         text = "-" if ratio is None else f"{'' if run.reached else '> '}{short(ratio)}x"
-        spent = seconds_text(run.seconds) if run.reached else f"never: {run.seconds:.1f} s used"
+        spent = seconds_text(run.seconds) if run.reached else f"not reached in {run.seconds:.1f} s"
         if run.given_up:
             text, spent = "-", f"another rate is better after {run.seconds:.1f} s"
         table.rows.append(

@@ -83,11 +83,11 @@ def test_a_contender_that_stays_short_is_shown_with_its_gap():
 
 def test_time_limits_end_the_search():
     def attempt(setting):
-        raise OutOfTimeError("no answer")
+        raise OutOfTimeError("no answer in 3 s")
 
     outcome = loosest(LADDER, attempt, target=1e-5, budget=10.0)
     assert not outcome.reached
-    assert outcome.verdict(1e-5) == "not reached: no answer in 10 s"
+    assert outcome.verdict(1e-5) == "not reached: no answer in 3 s"
 
 
 def example_section(name, met, size="default"):

@@ -27,20 +27,20 @@ class Attempt(Generic[Setting]):
 class Outcome(Generic[Setting]):
     """What a search found: the loosest attempt that reached the target, or else the closest one.
 
-    ``first_seconds`` is the time of the first run; ``used`` that of the others, with the limit for one cut short.
+    ``first_seconds`` is the time of the first run; ``stopped`` says why there was no other, where none ended.
     """
 
     reached: bool
     best: Attempt[Setting] | None
     first_seconds: float | None
-    used: float
+    stopped: str
 
     def verdict(self, target: float) -> str:
         """Return the accuracy in words for a table."""
         if self.reached and self.best is not None:
             return f"{max(self.best.gap, 0):.0e}"
         if self.best is None:
-            return f"not reached: no answer in {self.used:.0f} s"
+            return f"not reached: {self.stopped}"
         return f"not reached: {self.best.gap:.0e} in {self.best.seconds:.1f} s (target {target:.0e})"
 
 
@@ -63,13 +63,13 @@ def loosest(
     low, high = 0, len(ladder)
     tried: list[Attempt[Setting]] = []
     known: dict[int, float] = {}
-    first, used = None, 0.0
+    first, used, stopped = None, 0.0, "no time to try"
     middle = len(ladder) // 2 if start is None else ladder.index(start)
     while low < high and used < budget:
         try:
             gap, seconds = attempt(ladder[middle])
-        except OutOfTimeError:
-            used, high = budget, middle
+        except OutOfTimeError as error:
+            stopped, used, high = str(error), budget, middle
             continue
         if first is None:
             first = seconds  # it may be mostly compilation, so it does not count against the budget
@@ -88,8 +88,8 @@ def loosest(
     enough = [trial for trial in tried if trial.gap <= target]
     if enough:
         # Later attempts that were enough are looser, by the way the search goes.
-        return Outcome(True, enough[-1], first, used)
-    return Outcome(False, min(tried, key=lambda trial: trial.gap, default=None), first, used)
+        return Outcome(True, enough[-1], first, stopped)
+    return Outcome(False, min(tried, key=lambda trial: trial.gap, default=None), first, stopped)
 
 
 def _guess(known: dict[int, float], last: int, low: int, high: int, rungs_per_decade: float) -> int:

@@ -28,7 +28,7 @@ with warnings.catch_warnings():
 @all_checks
 @pytest.mark.filterwarnings("ignore")
 def test_scikit_learn_checks(estimator, check):
-    check(estimator)
+    check(estimator)  # one of scikit-learn's own tests, which holds the assertions
 
 
 @pytest.fixture(scope="module")

@@ -26,17 +26,18 @@ from forestmix.kernels.tiles import (
     adjoint_mean,
     adjoint_squared,
     forward_absolute,
+    forward_both,
     forward_mean,
-    forward_spreads,
     forward_squared,
-    reduce_three,
 )  # fmt: skip
 
 #: What spread enters the row terms: none where curvature is constant, else that of the objective.
 NO_SPREAD, ABSOLUTE_SPREAD, SQUARED_SPREAD = 0, 1, 2
-#: Rows of a column-major matrix that are worked on together: columns are then read in runs long enough to stream, and
-#: with few columns the second reading of a block finds it in the last-level cache.
+#: Rows of a column-major matrix that are worked on together, at most: columns are read in runs long enough to stream.
 BLOCK = 8192
+#: Where so many bytes are at least ``SHORTEST`` rows, a block has no more, so that its second reading finds it in the
+#: last-level cache. Shorter runs of a column cost more than that saves.
+CACHED, SHORTEST = 2**22, 512
 
 
 @njit(cache=True, nogil=True)
@@ -64,30 +65,49 @@ def settle_rows(top, count, products, spread, bias, kind, x, scale, constant, et
     totals[1] += size_total
 
 
+@njit(nogil=True)
+def four(rows, i, last):  # type: ignore[no-untyped-def]
+    """Return four rows from ``i`` on. Past the end the last one is repeated; its factors there are zero."""
+    return rows[min(i, last - 1)], rows[min(i + 1, last - 1)], rows[min(i + 2, last - 1)], rows[min(i + 3, last - 1)]
+
+
+@njit(nogil=True)
+def two(rows, i, last):  # type: ignore[no-untyped-def]
+    """Return two rows from ``i`` on, to be asked for: four would push those at hand out of the second-level cache."""
+    return rows[min(i, last - 1)], rows[min(i + 1, last - 1)]
+
+
+@njit(nogil=True)
+def four_parts(columns, j, rows):  # type: ignore[no-untyped-def]
+    """Return the given rows of four columns from ``j`` on."""
+    a, b, c, d = four(columns, j, columns.shape[0])
+    return a[rows], b[rows], c[rows], d[rows]
+
+
 @njit(cache=True, nogil=True)
-def project_rows(a, b, c, d, mean, sd, absolute, squared, products):  # type: ignore[no-untyped-def]
+def project_rows(rows, mean, sd, variance, absolute, squared, products):  # type: ignore[no-untyped-def]
     """Multiply four rows with the mean and with the spreads that are asked for."""
     if absolute and squared:
-        forward_spreads(a, b, c, d, mean, sd, products)
+        forward_both(rows, (), mean, sd, variance, products)
     elif absolute:
-        forward_absolute(a, b, c, d, mean, sd, products)
+        forward_absolute(rows, (), mean, sd, products)
     elif squared:
-        forward_squared(a, b, c, d, mean, sd, products)
+        forward_squared(rows, (), mean, variance, products)
     else:
-        forward_mean(a, b, c, d, mean, products)
+        forward_mean(rows, (), mean, products)
 
 
 @njit(cache=True, nogil=True)
-def add_rows(a, b, c, d, products, absolute, squared, parts):  # type: ignore[no-untyped-def]
-    """Add four rows to the sums that were asked for."""
+def add_rows(rows, ahead, products, absolute, squared, parts):  # type: ignore[no-untyped-def]
+    """Add four rows to the sums that were asked for, while the next ones are fetched."""
     if absolute and squared:
-        adjoint_both(a, b, c, d, products, parts[0], parts[1], parts[2])
+        adjoint_both(rows, ahead, products, parts[0], parts[1], parts[2])
     elif absolute:
-        adjoint_absolute(a, b, c, d, products, parts[0], parts[1])
+        adjoint_absolute(rows, ahead, products, parts[0], parts[1])
     elif squared:
-        adjoint_squared(a, b, c, d, products, parts[0], parts[1])
+        adjoint_squared(rows, ahead, products, parts[0], parts[1])
     else:
-        adjoint_mean(a, b, c, d, products, parts[0])
+        adjoint_mean(rows, ahead, products, parts[0])
 
 
 @njit(cache=True, nogil=True)
@@ -100,14 +120,14 @@ def pass_rows(
     parts[:] = 0
     products = np.zeros((3, 4), W.dtype)
     by_sum, by_square = absolute or spread == ABSOLUTE_SPREAD, spread == SQUARED_SPREAD
+    variance = sd**2 if by_square else sd
     for i in range(first, last, 4):
-        # Past the end the last row is repeated, with factors of zero.
-        a, b, c, d = W[i], W[min(i + 1, last - 1)], W[min(i + 2, last - 1)], W[min(i + 3, last - 1)]
-        project_rows(a, b, c, d, mean, sd, by_sum, by_square, products)
+        rows = four(W, i, last)
+        project_rows(rows, mean, sd, variance, by_sum, by_square, products)
         settle_rows(
             i, min(4, last - i), products, spread, bias, kind, x, scale, constant, eta, error, kappa, totals
         )  # fmt: skip
-        add_rows(a, b, c, d, products, absolute, squared, parts)
+        add_rows(rows, two(W, i + 4, last), products, absolute, squared, parts)
 
 
 @njit(cache=True, nogil=True)
@@ -118,14 +138,22 @@ def pass_columns(
 ) -> None:  # fmt: skip
     """Make the pass over the same rows of a column-major W, given as its row-major transpose, block after block."""
     parts[:] = 0
-    for top in range(first, last, BLOCK):
-        rows = slice(top, min(top + BLOCK, last))
+    step = block_rows(transposed)
+    for top in range(first, last, step):
+        rows = slice(top, min(top + step, last))
         sums = np.zeros((3, rows.stop - rows.start), transposed.dtype)
         _project_block(transposed, rows, mean, sd, absolute or spread != NO_SPREAD, sums)
         settle_rows(
             top, rows.stop - top, sums, spread, bias, kind, x, scale, constant, eta, error, kappa, totals
         )  # fmt: skip
         _collect_block(transposed, rows, sums, absolute, squared, parts)
+
+
+@njit(nogil=True)
+def block_rows(transposed):  # type: ignore[no-untyped-def]
+    """Return how many rows of a column-major W are worked on together."""
+    fitting = CACHED // (transposed.shape[0] * transposed.itemsize)
+    return fitting if SHORTEST <= fitting < BLOCK else BLOCK
 
 
 @njit(cache=True, nogil=True)
@@ -136,24 +164,22 @@ def _project_block(transposed, rows, mean, sd, spreads, sums):  # type: ignore[n
         factor[:] = 0
         for lane in range(min(4, m - j)):
             factor[0, lane], factor[1, lane], factor[2, lane] = mean[j + lane], sd[j + lane], sd[j + lane] ** 2
-        a, b = transposed[j, rows], transposed[min(j + 1, m - 1), rows]
-        c, d = transposed[min(j + 2, m - 1), rows], transposed[min(j + 3, m - 1), rows]
+        columns, ahead = four_parts(transposed, j, rows), four_parts(transposed, j + 4, rows)
         if spreads:
-            adjoint_both(a, b, c, d, factor, sums[0], sums[1], sums[2])
+            adjoint_both(columns, ahead, factor, sums[0], sums[1], sums[2])
         else:
-            adjoint_mean(a, b, c, d, factor, sums[0])
+            adjoint_mean(columns, ahead, factor, sums[0])
 
 
 @njit(cache=True, nogil=True)
 def _collect_block(transposed, rows, sums, absolute, squared, parts):  # type: ignore[no-untyped-def]
     m, out = transposed.shape[0], np.zeros((3, 4), transposed.dtype)
     for j in range(0, m, 4):
-        a, b = transposed[j, rows], transposed[min(j + 1, m - 1), rows]
-        c, d = transposed[min(j + 2, m - 1), rows], transposed[min(j + 3, m - 1), rows]
+        columns, ahead = four_parts(transposed, j, rows), four_parts(transposed, j + 4, rows)
         if absolute or squared:
-            reduce_three(a, b, c, d, sums[0], sums[1], sums[2], out)
+            forward_both(columns, ahead, sums[0], sums[1], sums[2], out)
         else:
-            forward_mean(a, b, c, d, sums[0], out)
+            forward_mean(columns, ahead, sums[0], out)
         for lane in range(min(4, m - j)):
             parts[0, j + lane] += out[0, lane]
             if absolute:
@@ -168,22 +194,23 @@ def normal_rows(first: int, last: int, W: Array, direction: Array, kappa: Array,
     parts[:] = 0
     products = np.zeros((1, 4), W.dtype)
     for i in range(first, last, 4):
-        a, b, c, d = W[i], W[min(i + 1, last - 1)], W[min(i + 2, last - 1)], W[min(i + 3, last - 1)]
-        forward_mean(a, b, c, d, direction, products)
+        rows = four(W, i, last)
+        forward_mean(rows, (), direction, products)
         for lane in range(4):
             if i + lane < last:
                 products[0, lane] *= kappa[i + lane]
             else:
                 products[0, lane] = 0
-        adjoint_mean(a, b, c, d, products, parts[0])
+        adjoint_mean(rows, two(W, i + 4, last), products, parts[0])
 
 
 @njit(cache=True, nogil=True)
 def normal_columns(first: int, last: int, transposed: Array, direction: Array, kappa: Array, parts: Array) -> None:
     """Do the same for a column-major W, given as its row-major transpose."""
     parts[:] = 0
-    for top in range(first, last, BLOCK):
-        rows = slice(top, min(top + BLOCK, last))
+    step = block_rows(transposed)
+    for top in range(first, last, step):
+        rows = slice(top, min(top + step, last))
         sums = np.zeros((3, rows.stop - rows.start), transposed.dtype)
         _project_block(transposed, rows, direction, direction, False, sums)
         for i in range(rows.start, rows.stop):

@@ -1,0 +1,200 @@
+"""Products of four rows of W at a time, the innermost loops of the dense passes, in LLVM's own vectors.
+
+Four rows share one reading of the vectors they are multiplied with. While rows that are in the cache already are worked
+on, the memory would stand still, so the loops ask for the rows that follow meanwhile. LLVM does not vectorise loops
+that prefetch, and where it does vectorise keeps more sums than there are registers; so the vectors are written out
+here. A term says what of an entry is multiplied, with which of the vectors; the loops around it are the same for all.
+
+``reassoc`` lets sums be taken side by side; NaN and infinity keep their meaning, since a step that overflows must be
+seen and refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+#: Bytes of a line of the cache, and of the vectors that several sums are taken in.
+LINE, VECTOR = 64, 32
+#: What the compiler may assume about sums; not all of ``fastmath``, which would assume that nothing overflows.
+FAST = {"reassoc", "contract", "nsz", "arcp"}
+_FLAGS = sorted(FAST)
+
+Value = Any  # of llvmlite, which has no types
+Term = Callable[[Value, Value], Value]
+
+
+def itself(builder: Value, w: Value) -> Value:
+    """Build ``w``."""
+    return w
+
+
+def absolute_value(builder: Value, w: Value) -> Value:
+    """Build ``|w|``."""
+    name = f"llvm.fabs.v{w.type.count}{w.type.element.intrinsic_name}"
+    return builder.call(_declared(builder, name, w.type, [w.type]), [w])
+
+
+def square(builder: Value, w: Value) -> Value:
+    """Build ``w^2``."""
+    return builder.fmul(w, w, flags=_FLAGS)
+
+
+def adder(*terms: Term) -> Any:
+    """Return a function for kernels, ``add(rows, ahead, factors, sums)``.
+
+    For each term ``t`` it does ``sum[j] += t(a[j]) f_a + t(b[j]) f_b + ...`` for all j, over the rows ``a, b, ...``,
+    and meanwhile asks for the rows ``ahead``. ``factors`` are those of all rows for the first term, then for the
+    second, and so on.
+
+    Args:
+        terms: what of an entry is added to each of the sums.
+
+    """
+
+    @intrinsic
+    def add(context, rows, ahead, factors, sums):  # type: ignore[no-untyped-def]
+        def build(context: Any, builder: Value, signature: Any, given: list[Value]) -> Value:
+            rows, ahead, factors, sums = (
+                _parts(context, builder, kind, value) for kind, value in zip(signature.args, given, strict=True)
+            )
+
+            def body(j: Value, width: int) -> None:
+                read = [one.read(j, width) for one in rows]
+                totals = [one.read(j, width) for one in sums]
+                for s, term in enumerate(terms):
+                    for k, w in enumerate(read):
+                        factor = _repeated(builder, factors[s * len(rows) + k], width)
+                        totals[s] = _add_product(builder, totals[s], term(builder, w), factor)
+                for one, total in zip(sums, totals, strict=True):
+                    one.write(j, total)
+
+            _loop(builder, sums[0], LINE, ahead, body)
+            return context.get_dummy_value()
+
+        return types.void(rows, ahead, factors, sums), build
+
+    return add
+
+
+def dotter(*terms: Term) -> Any:
+    """Return a function for kernels, ``dot(rows, ahead, vectors)``.
+
+    It gives ``sum_j t(a[j]) v[j]``, ``sum_j t(b[j]) v[j]``, ... over the rows ``a, b, ...`` for the first term ``t``
+    and the first vector ``v``, then for the second, and so on, and meanwhile asks for the rows ``ahead``.
+
+    Args:
+        terms: what of an entry is multiplied with each of the vectors.
+
+    """
+    step = LINE if len(terms) == 1 else VECTOR
+
+    @intrinsic
+    def dot(context, rows, ahead, vectors):  # type: ignore[no-untyped-def]
+        result = types.UniTuple(rows.dtype.dtype, len(rows) * len(terms))
+
+        def build(context: Any, builder: Value, signature: Any, given: list[Value]) -> Value:
+            rows, ahead, vectors = (
+                _parts(context, builder, kind, value) for kind, value in zip(signature.args, given, strict=True)
+            )
+            wide = step // rows[0].size
+            sums = {width: [rows[0].zeros(width) for _ in range(result.count)] for width in {1, wide}}
+
+            def body(j: Value, width: int) -> None:
+                multiplied = [one.read(j, width) for one in vectors]
+                for k, row in enumerate(rows):
+                    w = row.read(j, width)
+                    for s, (term, v) in enumerate(zip(terms, multiplied, strict=True)):
+                        place = sums[width][s * len(rows) + k]
+                        builder.store(_add_product(builder, builder.load(place), term(builder, w), v), place)
+
+            _loop(builder, vectors[0], step, ahead, body)
+            totals = []
+            for narrow, broad in zip(sums[1], sums[wide], strict=True):
+                total = builder.extract_element(builder.load(narrow), ir.IntType(32)(0))
+                lanes = builder.load(broad)
+                for lane in range(wide):
+                    total = builder.fadd(total, builder.extract_element(lanes, ir.IntType(32)(lane)), flags=_FLAGS)
+                totals.append(total)
+            return context.make_tuple(builder, signature.return_type, totals)
+
+        return result(rows, ahead, vectors), build
+
+    return dot
+
+
+class _Line:
+    """An array of a kernel, to be read and written in vectors."""
+
+    def __init__(self, context: Any, builder: Value, kind: Any, array: Value) -> None:
+        if kind.layout != "C":
+            raise TypeError(f"rows and vectors must be contiguous, not {kind}")
+        self.builder = builder
+        self.entry, self.size = context.get_value_type(kind.dtype), kind.dtype.bitwidth // 8
+        made = context.make_array(kind)(context, builder, array)
+        self.data, self.length = made.data, builder.extract_value(made.shape, 0)
+
+    def place(self, j: Value, pointed: Value) -> Value:
+        return self.builder.bitcast(self.builder.gep(self.data, [j]), pointed.as_pointer())
+
+    def read(self, j: Value, width: int) -> Value:
+        return self.builder.load(self.place(j, ir.VectorType(self.entry, width)), align=self.size)
+
+    def write(self, j: Value, vector: Value) -> None:
+        self.builder.store(vector, self.place(j, vector.type), align=self.size)
+
+    def fetch(self, j: Value) -> None:
+        """Ask for a line that is read next, into the second-level cache."""
+        place, number = self.place(j, ir.IntType(8)), ir.IntType(32)
+        arguments = [place.type, number, number, number]
+        fetch = _declared(self.builder, "llvm.prefetch.p0", ir.VoidType(), arguments)
+        to_read, second_level, data = number(0), number(2), number(1)
+        self.builder.call(fetch, [place, to_read, second_level, data])
+
+    def zeros(self, width: int) -> Value:
+        """Return the place of a vector of zeros, which the compiler keeps in a register."""
+        vector = ir.VectorType(self.entry, width)
+        return cgutils.alloca_once_value(self.builder, ir.Constant(vector, None))
+
+
+def _parts(context: Any, builder: Value, kind: Any, given: Value) -> list[Any]:
+    """Return the arrays or numbers of a tuple."""
+    parts = [builder.extract_value(given, k) for k in range(len(kind))]
+    return [
+        _Line(context, builder, one, part) if isinstance(one, types.Array) else part
+        for one, part in zip(kind, parts, strict=True)
+    ]
+
+
+def _loop(builder: Value, over: _Line, step: int, ahead: list[_Line], body: Callable[[Value, int], None]) -> None:
+    """Build a loop over whole steps, in bytes, and one over the entries that are left."""
+    index = over.length.type
+    width = index(step // over.size)
+    whole = builder.sub(over.length, builder.srem(over.length, width))
+    with cgutils.for_range_slice(builder, index(0), whole, width, index) as (j, _):
+        for one in ahead:
+            one.fetch(j)
+        body(j, step // over.size)
+    with cgutils.for_range_slice(builder, whole, over.length, index(1), index) as (j, _):
+        body(j, 1)
+
+
+def _add_product(builder: Value, total: Value, w: Value, v: Value) -> Value:
+    return builder.fadd(total, builder.fmul(w, v, flags=_FLAGS), flags=_FLAGS)
+
+
+def _repeated(builder: Value, number: Value, width: int) -> Value:
+    """Build a vector with the same number everywhere."""
+    vector, index = ir.VectorType(number.type, width), ir.IntType(32)
+    empty = ir.Constant(vector, ir.Undefined)
+    first = builder.insert_element(empty, number, index(0))
+    return builder.shuffle_vector(first, empty, ir.Constant(ir.VectorType(index, width), None))
+
+
+def _declared(builder: Value, name: str, result: Value, arguments: list[Value]) -> Value:
+    return cgutils.get_or_insert_function(builder.module, ir.FunctionType(result, arguments), name)

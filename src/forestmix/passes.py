@@ -82,11 +82,12 @@ def fused_pass(
         vectors: tuple[Array, ...] = (np.stack([mean, sd], axis=1),)
     else:
         vectors = (np.ascontiguousarray(mean), np.ascontiguousarray(sd))
+    sums = 1 + curvature + exact
     parts, totals = _over_ranges(
-        weights, (csr.pass_rows, dense.pass_rows, dense.pass_columns), 1 + curvature + exact,
+        weights, (csr.pass_rows, dense.pass_rows, dense.pass_columns), sums,
         (*rows, *vectors, spreads[spread], curvature, exact, *terms), with_totals=True,
     )  # fmt: skip
-    out = _added_up(weights, parts)
+    out = _added_up(weights, parts, sums)
     _give_back(weights, parts)
     eta, error, kappa = terms
     return Pass(
@@ -163,15 +164,15 @@ def _over_ranges(
 ) -> tuple[Array, Array]:
     """Run the kernel for these weights, each thread on its own rows, and return the sums of each, and totals, (2,).
 
-    The kernels are those for sparse, row-major and column-major weights. Sums are (threads, m, sums) for sparse
+    The kernels are those for sparse, row-major and column-major weights. Sums are (threads, m, sums or 4) for sparse
     weights, (threads, sums, m) for others, and borrowed.
     """
-    from forestmix.kernels import threaded
+    from forestmix.kernels import csr, threaded
 
     m = weights.shape[1]
     if isinstance(weights, SparseWeights):
         count = threaded.threads(weights.nnz)
-        kernel, cuts, shape = kernels[0], weights.row_cuts(count), (count, m, sums)
+        kernel, cuts, shape = kernels[0], weights.row_cuts(count), (count, m, csr.stride(sums))
         matrix: tuple[Array, ...] = weights.csr_arrays()
     else:
         assert isinstance(weights, DenseWeights)
@@ -202,13 +203,13 @@ def _give_back(weights: Weights, parts: Array) -> None:
     weights.__dict__["_parts"] = parts
 
 
-def _added_up(weights: Weights, parts: Array) -> Array:
+def _added_up(weights: Weights, parts: Array, sums: int) -> Array:
     """Return what the threads have added up, (sums, m)."""
     if not isinstance(weights, SparseWeights):
         return parts[0].copy() if len(parts) == 1 else parts.sum(axis=0)
     from forestmix.kernels import csr, threaded
 
-    count, m, sums = parts.shape
+    count, m, _ = parts.shape
     out, cuts = np.empty((sums, m), parts.dtype), threaded.even_cuts(m, threaded.threads(m * sums * count))
     threaded.run_all([partial(csr.add_up, *bounds, parts, out) for bounds in pairwise(cuts)])
     return out

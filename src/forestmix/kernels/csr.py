@@ -1,9 +1,10 @@
 """One pass over a sparse W by rows, as ``kernels.dense`` makes it over a dense one, and products for batches.
 
 Entries are gathered and scattered one by one, so the rest of ``fastmath`` stays off here: it would turn gathers into
-vector instructions that are slower (design, part 4). Indices are read as unsigned, which spares a test for negative
-ones. What belongs to one latent lies side by side in memory: one cache line serves its mean and spread, or all of its
-sums.
+vector instructions that are slower (design, part 4). What belongs to one latent, its mean and spread or all of its
+sums, lies side by side in memory and is worked on as one vector (``kernels.gathers``). Indices are read as unsigned,
+which spares a test for negative ones, and arrays as flat ones with a stride that is written out, since Numba would
+multiply each index with one that it does not know.
 """
 
 from __future__ import annotations
@@ -15,10 +16,18 @@ from numba import njit
 
 from forestmix.arrays import Array
 from forestmix.kernels.dense import ABSOLUTE_SPREAD, SQUARED_SPREAD
+from forestmix.kernels.gathers import gather_three, gather_two, scatter_three, scatter_two
 from forestmix.kernels.rows import row_terms
 
 #: All that the compiler may assume: a product and a sum may be rounded once.
 FUSED = {"contract"}
+#: Steps of an index: sums of signed and unsigned numbers would be floats.
+ONE, TWO, THREE, FOUR = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
+
+
+def stride(sums: int) -> int:
+    """Return how far apart the sums of two latents lie: three of them have a vector of four to themselves."""
+    return 4 if sums == 3 else sums
 
 
 @njit(cache=True, nogil=True)
@@ -28,17 +37,18 @@ def pass_rows(
     spread: int, absolute: bool, squared: bool,
     eta: Array, error: Array, kappa: Array, parts: Array, totals: Array,
 ) -> None:  # fmt: skip
-    """Make the pass over a range of rows; ``factors`` is (m, 2) with mean and sd, ``parts`` (m, sums)."""
+    """Make the pass over a range of rows; ``factors`` is (m, 2) with mean and sd, ``parts`` is (m, ``stride(sums)``)."""
     parts[:] = 0
+    pairs, sums = factors.reshape(-1), parts.reshape(-1)
     zero, total, size = values.dtype.type(0), 0.0, 0.0
     for i in range(begin, end):
         first, last = starts[i], starts[i + 1]
         if spread == SQUARED_SPREAD:
-            m, s, v = _three(columns, values, first, last, factors)
+            m, s, v = gather_three(columns, values, first, last, pairs)
         elif absolute or spread == ABSOLUTE_SPREAD:
-            (m, s), v = _absolute(columns, values, first, last, factors), zero
+            (m, s), v = gather_two(columns, values, first, last, pairs), zero
         else:
-            m, s, v = _mean(columns, values, first, last, factors), zero, zero
+            m, s, v = _mean(columns, values, first, last, pairs, TWO), zero, zero
         m += bias[i]
         r = 0.0
         if spread == ABSOLUTE_SPREAD:
@@ -49,118 +59,59 @@ def pass_rows(
         eta[i], error[i], kappa[i] = m, e, k
         total += value
         size += abs(value) + abs(e) * (abs(m) + abs(bias[i]) + abs(x[i]))
-        _scatter(columns, values, first, last, error[i], s * kappa[i], kappa[i], absolute, squared, parts)
+        _scatter(columns, values, first, last, error[i], s * kappa[i], kappa[i], absolute, squared, sums)
     totals[0], totals[1] = total, size
 
 
 @njit(forceinline=True, nogil=True, fastmath=FUSED)
-def _mean(columns, values, first, last, factors):  # type: ignore[no-untyped-def]
+def _mean(columns, values, first, last, factors, stride):  # type: ignore[no-untyped-def]
     """Return ``w . mean``. Four sums go side by side, since each addition waits for the one before."""
     m0 = m1 = m2 = m3 = values.dtype.type(0)
     p, end = np.uint64(first), np.uint64(last)
-    while p + np.uint64(4) <= end:
-        m0 += values[p] * factors[np.uint64(columns[p]), 0]
-        m1 += values[p + np.uint64(1)] * factors[np.uint64(columns[p + np.uint64(1)]), 0]
-        m2 += values[p + np.uint64(2)] * factors[np.uint64(columns[p + np.uint64(2)]), 0]
-        m3 += values[p + np.uint64(3)] * factors[np.uint64(columns[p + np.uint64(3)]), 0]
-        p += np.uint64(4)
+    while p + FOUR <= end:
+        m0 += values[p] * factors[stride * np.uint64(columns[p])]
+        m1 += values[p + ONE] * factors[stride * np.uint64(columns[p + ONE])]
+        m2 += values[p + TWO] * factors[stride * np.uint64(columns[p + TWO])]
+        m3 += values[p + THREE] * factors[stride * np.uint64(columns[p + THREE])]
+        p += FOUR
     while p < end:
-        m0 += values[p] * factors[np.uint64(columns[p]), 0]
-        p += np.uint64(1)
+        m0 += values[p] * factors[stride * np.uint64(columns[p])]
+        p += ONE
     return (m0 + m1) + (m2 + m3)
-
-
-@njit(forceinline=True, nogil=True)
-def _absolute(columns, values, first, last, factors):  # type: ignore[no-untyped-def]
-    """Return ``w . mean`` and ``|w| . sd``, each as four sums side by side."""
-    m0 = m1 = m2 = m3 = s0 = s1 = s2 = s3 = values.dtype.type(0)
-    p, end = np.uint64(first), np.uint64(last)
-    while p + np.uint64(4) <= end:
-        a, t = np.uint64(columns[p]), values[p]
-        b, u = np.uint64(columns[p + np.uint64(1)]), values[p + np.uint64(1)]
-        c, v = np.uint64(columns[p + np.uint64(2)]), values[p + np.uint64(2)]
-        d, w = np.uint64(columns[p + np.uint64(3)]), values[p + np.uint64(3)]
-        m0 += t * factors[a, 0]
-        s0 += abs(t) * factors[a, 1]
-        m1 += u * factors[b, 0]
-        s1 += abs(u) * factors[b, 1]
-        m2 += v * factors[c, 0]
-        s2 += abs(v) * factors[c, 1]
-        m3 += w * factors[d, 0]
-        s3 += abs(w) * factors[d, 1]
-        p += np.uint64(4)
-    while p < end:
-        a, t = np.uint64(columns[p]), values[p]
-        m0 += t * factors[a, 0]
-        s0 += abs(t) * factors[a, 1]
-        p += np.uint64(1)
-    return (m0 + m1) + (m2 + m3), (s0 + s1) + (s2 + s3)
-
-
-@njit(forceinline=True, nogil=True)
-def _three(columns, values, first, last, factors):  # type: ignore[no-untyped-def]
-    """Return ``w . mean``, ``|w| . sd`` and ``w^2 . sd^2``, each as two sums side by side."""
-    m0 = m1 = s0 = s1 = v0 = v1 = values.dtype.type(0)
-    p, end = np.uint64(first), np.uint64(last)
-    while p + np.uint64(2) <= end:
-        j, w = np.uint64(columns[p]), values[p]
-        k, u = np.uint64(columns[p + np.uint64(1)]), values[p + np.uint64(1)]
-        t, x = abs(w) * factors[j, 1], abs(u) * factors[k, 1]
-        m0 += w * factors[j, 0]
-        m1 += u * factors[k, 0]
-        s0 += t
-        s1 += x
-        v0 += t * t
-        v1 += x * x
-        p += np.uint64(2)
-    if p < end:
-        j, w = np.uint64(columns[p]), values[p]
-        t = abs(w) * factors[j, 1]
-        m0 += w * factors[j, 0]
-        s0 += t
-        v0 += t * t
-    return m0 + m1, s0 + s1, v0 + v1
 
 
 @njit(forceinline=True, nogil=True)
 def _scatter(columns, values, first, last, e, sk, k, absolute, squared, sums):  # type: ignore[no-untyped-def]
     if absolute and squared:
-        for p in range(np.uint64(first), np.uint64(last)):
-            j, w = np.uint64(columns[p]), values[p]
-            sums[j, 0] += w * e
-            sums[j, 1] += abs(w) * sk
-            sums[j, 2] += w * w * k
+        scatter_three(columns, values, first, last, e, sk, k, sums)
     elif absolute:
-        for p in range(np.uint64(first), np.uint64(last)):
-            j, w = np.uint64(columns[p]), values[p]
-            sums[j, 0] += w * e
-            sums[j, 1] += abs(w) * sk
+        scatter_two(columns, values, first, last, e, sk, sums)
     elif squared:
         for p in range(np.uint64(first), np.uint64(last)):
-            j, w = np.uint64(columns[p]), values[p]
-            sums[j, 0] += w * e
-            sums[j, 1] += w * w * k
+            j, w = TWO * np.uint64(columns[p]), values[p]
+            sums[j] += w * e
+            sums[j + ONE] += w * w * k
     else:
         _scatter_mean(columns, values, first, last, e, sums)
 
 
 @njit(forceinline=True, nogil=True, fastmath=FUSED)
 def _scatter_mean(columns, values, first, last, e, sums):  # type: ignore[no-untyped-def]
-    """Add ``w e`` to the first sum, four entries at a time: no two of a row are of the same latent."""
+    """Add ``w e`` to the sums, four entries at a time: no two of a row are of the same latent."""
     p, end = np.uint64(first), np.uint64(last)
-    while p + np.uint64(4) <= end:
-        a, b = np.uint64(columns[p]), np.uint64(columns[p + np.uint64(1)])
-        c, d = np.uint64(columns[p + np.uint64(2)]), np.uint64(columns[p + np.uint64(3)])
-        u, v = values[p] * e, values[p + np.uint64(1)] * e
-        w, x = values[p + np.uint64(2)] * e, values[p + np.uint64(3)] * e
-        sums[a, 0] += u
-        sums[b, 0] += v
-        sums[c, 0] += w
-        sums[d, 0] += x
-        p += np.uint64(4)
+    while p + FOUR <= end:
+        a, b = np.uint64(columns[p]), np.uint64(columns[p + ONE])
+        c, d = np.uint64(columns[p + TWO]), np.uint64(columns[p + THREE])
+        u, v = values[p] * e, values[p + ONE] * e
+        w, x = values[p + TWO] * e, values[p + THREE] * e
+        sums[a] += u
+        sums[b] += v
+        sums[c] += w
+        sums[d] += x
+        p += FOUR
     while p < end:
-        sums[np.uint64(columns[p]), 0] += values[p] * e
-        p += np.uint64(1)
+        sums[np.uint64(columns[p])] += values[p] * e
+        p += ONE
 
 
 @njit(cache=True, nogil=True)
@@ -169,17 +120,18 @@ def normal_rows(
 ) -> None:
     """Add up ``W^T diag(kappa) W p`` over a range of rows."""
     parts[:] = 0
-    factors = direction.reshape((-1, 1))
+    sums = parts.reshape(-1)
     for i in range(begin, end):
         first, last = starts[i], starts[i + 1]
-        _scatter_mean(columns, values, first, last, kappa[i] * _mean(columns, values, first, last, factors), parts)
+        e = kappa[i] * _mean(columns, values, first, last, direction, ONE)
+        _scatter_mean(columns, values, first, last, e, sums)
 
 
 @njit(cache=True, nogil=True)
 def add_up(first: int, last: int, parts: Array, out: Array) -> None:
     """Write the sums of all threads for a range of latents, in their order, each sum in a row of its own."""
     for j in range(first, last):
-        for k in range(parts.shape[2]):
+        for k in range(out.shape[0]):
             total = parts[0, j, k]
             for t in range(1, parts.shape[0]):
                 total += parts[t, j, k]

@@ -23,7 +23,7 @@ from numba.extending import intrinsic
 LINE, VECTOR = 64, 32
 #: What the compiler may assume about sums; not all of ``fastmath``, which would assume that nothing overflows.
 FAST = {"reassoc", "contract", "nsz", "arcp"}
-_FLAGS = sorted(FAST)
+FLAGS = sorted(FAST)
 
 Value = Any  # of llvmlite, which has no types
 Term = Callable[[Value, Value], Value]
@@ -37,12 +37,12 @@ def itself(builder: Value, w: Value) -> Value:
 def absolute_value(builder: Value, w: Value) -> Value:
     """Build ``|w|``."""
     name = f"llvm.fabs.v{w.type.count}{w.type.element.intrinsic_name}"
-    return builder.call(_declared(builder, name, w.type, [w.type]), [w])
+    return builder.call(declared(builder, name, w.type, [w.type]), [w])
 
 
 def square(builder: Value, w: Value) -> Value:
     """Build ``w^2``."""
-    return builder.fmul(w, w, flags=_FLAGS)
+    return builder.fmul(w, w, flags=FLAGS)
 
 
 def adder(*terms: Term) -> Any:
@@ -69,8 +69,8 @@ def adder(*terms: Term) -> Any:
                 totals = [one.read(j, width) for one in sums]
                 for s, term in enumerate(terms):
                     for k, w in enumerate(read):
-                        factor = _repeated(builder, factors[s * len(rows) + k], width)
-                        totals[s] = _add_product(builder, totals[s], term(builder, w), factor)
+                        factor = repeated(builder, factors[s * len(rows) + k], width)
+                        totals[s] = add_product(builder, totals[s], term(builder, w), factor)
                 for one, total in zip(sums, totals, strict=True):
                     one.write(j, total)
 
@@ -111,7 +111,7 @@ def dotter(*terms: Term) -> Any:
                     w = row.read(j, width)
                     for s, (term, v) in enumerate(zip(terms, multiplied, strict=True)):
                         place = sums[width][s * len(rows) + k]
-                        builder.store(_add_product(builder, builder.load(place), term(builder, w), v), place)
+                        builder.store(add_product(builder, builder.load(place), term(builder, w), v), place)
 
             _loop(builder, vectors[0], step, ahead, body)
             totals = []
@@ -119,7 +119,7 @@ def dotter(*terms: Term) -> Any:
                 total = builder.extract_element(builder.load(narrow), ir.IntType(32)(0))
                 lanes = builder.load(broad)
                 for lane in range(wide):
-                    total = builder.fadd(total, builder.extract_element(lanes, ir.IntType(32)(lane)), flags=_FLAGS)
+                    total = builder.fadd(total, builder.extract_element(lanes, ir.IntType(32)(lane)), flags=FLAGS)
                 totals.append(total)
             return context.make_tuple(builder, signature.return_type, totals)
 
@@ -128,7 +128,7 @@ def dotter(*terms: Term) -> Any:
     return dot
 
 
-class _Line:
+class Line:
     """An array of a kernel, to be read and written in vectors."""
 
     def __init__(self, context: Any, builder: Value, kind: Any, array: Value) -> None:
@@ -139,20 +139,27 @@ class _Line:
         made = context.make_array(kind)(context, builder, array)
         self.data, self.length = made.data, builder.extract_value(made.shape, 0)
 
+    def entry_at(self, j: Value) -> Value:
+        """Return one entry, as a number."""
+        return self.builder.load(self.builder.gep(self.data, [j]))
+
     def place(self, j: Value, pointed: Value) -> Value:
+        """Return the address of entry ``j``, as that of something else."""
         return self.builder.bitcast(self.builder.gep(self.data, [j]), pointed.as_pointer())
 
     def read(self, j: Value, width: int) -> Value:
+        """Return ``width`` entries from ``j`` on as a vector."""
         return self.builder.load(self.place(j, ir.VectorType(self.entry, width)), align=self.size)
 
     def write(self, j: Value, vector: Value) -> None:
+        """Write a vector from ``j`` on."""
         self.builder.store(vector, self.place(j, vector.type), align=self.size)
 
     def fetch(self, j: Value) -> None:
         """Ask for a line that is read next, into the second-level cache."""
         place, number = self.place(j, ir.IntType(8)), ir.IntType(32)
         arguments = [place.type, number, number, number]
-        fetch = _declared(self.builder, "llvm.prefetch.p0", ir.VoidType(), arguments)
+        fetch = declared(self.builder, "llvm.prefetch.p0", ir.VoidType(), arguments)
         to_read, second_level, data = number(0), number(2), number(1)
         self.builder.call(fetch, [place, to_read, second_level, data])
 
@@ -166,12 +173,12 @@ def _parts(context: Any, builder: Value, kind: Any, given: Value) -> list[Any]:
     """Return the arrays or numbers of a tuple."""
     parts = [builder.extract_value(given, k) for k in range(len(kind))]
     return [
-        _Line(context, builder, one, part) if isinstance(one, types.Array) else part
+        Line(context, builder, one, part) if isinstance(one, types.Array) else part
         for one, part in zip(kind, parts, strict=True)
     ]
 
 
-def _loop(builder: Value, over: _Line, step: int, ahead: list[_Line], body: Callable[[Value, int], None]) -> None:
+def _loop(builder: Value, over: Line, step: int, ahead: list[Line], body: Callable[[Value, int], None]) -> None:
     """Build a loop over whole steps, in bytes, and one over the entries that are left."""
     index = over.length.type
     width = index(step // over.size)
@@ -184,11 +191,12 @@ def _loop(builder: Value, over: _Line, step: int, ahead: list[_Line], body: Call
         body(j, 1)
 
 
-def _add_product(builder: Value, total: Value, w: Value, v: Value) -> Value:
-    return builder.fadd(total, builder.fmul(w, v, flags=_FLAGS), flags=_FLAGS)
+def add_product(builder: Value, total: Value, w: Value, v: Value) -> Value:
+    """Build ``total + w v``."""
+    return builder.fadd(total, builder.fmul(w, v, flags=FLAGS), flags=FLAGS)
 
 
-def _repeated(builder: Value, number: Value, width: int) -> Value:
+def repeated(builder: Value, number: Value, width: int) -> Value:
     """Build a vector with the same number everywhere."""
     vector, index = ir.VectorType(number.type, width), ir.IntType(32)
     empty = ir.Constant(vector, ir.Undefined)
@@ -196,5 +204,6 @@ def _repeated(builder: Value, number: Value, width: int) -> Value:
     return builder.shuffle_vector(first, empty, ir.Constant(ir.VectorType(index, width), None))
 
 
-def _declared(builder: Value, name: str, result: Value, arguments: list[Value]) -> Value:
+def declared(builder: Value, name: str, result: Value, arguments: list[Value]) -> Value:
+    """Return a function of LLVM's."""
     return cgutils.get_or_insert_function(builder.module, ir.FunctionType(result, arguments), name)

@@ -37,7 +37,7 @@ def pass_rows(
     spread: int, absolute: bool, squared: bool,
     eta: Array, error: Array, kappa: Array, parts: Array, totals: Array,
 ) -> None:  # fmt: skip
-    """Make the pass over a range of rows; ``factors`` is (m, 2) with mean and sd, ``parts`` is (m, ``stride(sums)``)."""
+    """Make the pass over a range of rows; ``factors`` is (m, 2), mean and sd, ``parts`` is (m, ``stride(sums)``)."""
     parts[:] = 0
     pairs, sums = factors.reshape(-1), parts.reshape(-1)
     zero, total, size = values.dtype.type(0), 0.0, 0.0

@@ -16,7 +16,7 @@ import forestmix as fmx
 from benchmarks.harness.results import Section, Table, Target
 from benchmarks.harness.rounds import seconds_text, take_turns, times
 from benchmarks.harness.worker import ContenderError, Worker
-from benchmarks.sections.iteration import full_iteration
+from benchmarks.sections.iteration import full_iteration, reading
 
 #: size: entries of the dense and of the sparse W, rounds
 SIZES = {
@@ -93,31 +93,39 @@ def measure_kind(kind: str, sizes: tuple[float, ...], repeats: int, say: Callabl
         weights.append(BUILD[kind](entries))
     iterations = [full_iteration(W) for W in weights]
     runs = {}
-    for number, (entries, iterate) in enumerate(zip(sizes, iterations, strict=True)):
-        iterate()
-        # Small ones are timed several at once, for the clock is no finer than their differences.
-        batch = max(1, int(1e6 / entries))
-        runs[str(number)] = lambda iterate=iterate, batch=batch: sum(iterate() for _ in range(batch)) / batch
+    for number, (entries, W, iterate) in enumerate(zip(sizes, weights, iterations, strict=True)):
+        runs[f"iteration {number}"] = several(iterate, entries)
+        if kind == "dense":
+            runs[f"reading {number}"] = several(reading(W), entries)
+    for run in runs.values():
+        run()  # compile
     say(f"{kind}, {repeats} rounds")
     rounds = take_turns(runs, repeats)
     return [
         {
             "entries": int(W.nnz if kind == "sparse" else W.size),
-            "seconds": times(rounds, name).middle,
+            "seconds": times(rounds, f"iteration {number}").middle,
+            "reading": times(rounds, f"reading {number}").middle if kind == "dense" else None,
             "bytes": traced_peak(iterate),
             "n": W.shape[0],
             "m": W.shape[1],
         }
-        for name, W, iterate in zip(runs, weights, iterations, strict=True)
+        for number, (W, iterate) in enumerate(zip(weights, iterations, strict=True))
     ]
 
 
-def slope(points: list[dict[str, Any]]) -> float | None:
+def several(run: Callable[[], float], entries: float) -> Callable[[], float]:
+    """Return a run that is made several times if it is small, for the clock is no finer than their differences."""
+    batch = max(1, int(1e6 / entries))
+    return lambda: sum(run() for _ in range(batch)) / batch
+
+
+def slope(points: list[dict[str, Any]], what: str = "seconds") -> float | None:
     """Return the slope of log time against log entries above cache sizes, or None with fewer than two points there."""
     large = [point for point in points if point["entries"] >= 0.9 * BEYOND_CACHE]
     if len(large) < 2:
         return None
-    return float(np.polyfit(*(np.log([point[key] for point in large]) for key in ("entries", "seconds")), 1)[0])
+    return float(np.polyfit(*(np.log([point[key] for point in large]) for key in ("entries", what)), 1)[0])
 
 
 def resident_vectors(kind: str, point: dict[str, Any]) -> str:
@@ -143,13 +151,16 @@ def measure(size: str, say: Callable[[str], None]) -> Section:
     for kind, sizes in (("dense", dense_sizes), ("sparse", sparse_sizes)):
         points = measure_kind(kind, sizes, repeats, say)
         section.series[kind] = points
-        table = Table(f"{kind} W", ["entries", "n x m", "time", "ns per entry", "vectors"])
+        table = Table(f"{kind} W", ["entries", "n x m", "time", "ns per entry", "reading W", "vectors"])
         for point in points:
             vectors = point["bytes"] / 8 / (point["n"] + point["m"])
             table.rows.append(
                 [f"{point['entries']:,}", f"{point['n']:,} x {point['m']:,}", seconds_text(point["seconds"]),
-                 f"{1e9 * point['seconds'] / point['entries']:.3f}", f"{vectors:.1f}"]
+                 f"{1e9 * point['seconds'] / point['entries']:.3f}",
+                 seconds_text(point["reading"]) if point["reading"] else "-", f"{vectors:.1f}"]
             )  # fmt: skip
+        if kind == "dense" and (read := slope(points, "reading")) is not None:
+            section.notes.append(f"Reading a dense W in a plain loop has a slope of {read:.3f} over the same sizes.")
         section.tables.append(table)
         section.targets += targets(kind, points)
         section.notes.append(f"Resident set, largest {kind} W: {resident_vectors(kind, points[-1])} vectors.")

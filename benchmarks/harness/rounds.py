@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from statistics import median
 
 Rounds = dict[str, list[float | None]]
+#: Seconds for which a short run is made again and again within a round.
+SHORT = 0.3
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,12 @@ def clock(call: Callable[[], object]) -> float:
     start = time.perf_counter()
     call()
     return time.perf_counter() - start
+
+
+def typical(run: Callable[[], float], seconds: float) -> Callable[[], float]:
+    """Return a run that gives the median of several if one takes few seconds: a short one may be hit by anything."""
+    count = min(9, max(1, int(SHORT / seconds)))
+    return lambda: median(run() for _ in range(count))
 
 
 def take_turns(contenders: dict[str, Callable[[], float]], repeats: int, allowance: float = math.inf) -> Rounds:

@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks.contenders.linear import LARGEST_DIRECT
 from benchmarks.harness.ladder import Outcome, loosest
 from benchmarks.harness.results import Section, Table, Target
-from benchmarks.harness.rounds import Rounds, ratios, seconds_text, take_turns, times
+from benchmarks.harness.rounds import Rounds, ratios, seconds_text, take_turns, times, typical
 from benchmarks.harness.worker import ContenderError, Reply, workers
 from benchmarks.problems.gaussian import gaussian_problems
 from benchmarks.problems.judge import RidgeJudge
@@ -128,11 +128,11 @@ def timed_rounds(
     calls: dict[str, Call], outcomes: dict[str, Outcome[float]], repeats: int, limit: float, say: Callable[[str], None]
 ) -> Rounds:
     """Return the times of those that reached the target, taking turns."""
-    ready = {name: outcome.best.setting for name, outcome in outcomes.items() if outcome.reached and outcome.best}
+    ready = {name: outcome.best for name, outcome in outcomes.items() if outcome.reached and outcome.best}
     say(f"{repeats} rounds of {len(ready)} contenders")
     runs = {
-        name: lambda name=name, tolerance=tolerance: calls[name](tolerance=tolerance).seconds
-        for name, tolerance in ready.items()
+        name: typical(lambda name=name, best=best: calls[name](tolerance=best.setting).seconds, best.seconds)
+        for name, best in ready.items()
     }
     return take_turns(runs, repeats, allowance=limit)
 

@@ -25,7 +25,7 @@ from forestmix.passes import normal_image
 from forestmix.posterior import GaussianFactors
 
 #: Pairs that the metric keeps, each two vectors of length m.
-PAIRS = 20
+PAIRS = 40
 #: An inner solve ends when the residual, in the metric of q's precision, is this fraction of the gradient.
 FORCING = 0.3
 #: Inner iterations at most.

@@ -29,6 +29,9 @@ from forestmix.kernels.tiles import (
     forward_both,
     forward_mean,
     forward_squared,
+    four,
+    four_parts,
+    two,
 )  # fmt: skip
 
 #: What spread enters the row terms: none where curvature is constant, else that of the objective.
@@ -63,25 +66,6 @@ def settle_rows(top, count, products, spread, bias, kind, x, scale, constant, et
     products[:, count:] = 0
     totals[0] += value_total
     totals[1] += size_total
-
-
-@njit(nogil=True)
-def four(rows, i, last):  # type: ignore[no-untyped-def]
-    """Return four rows from ``i`` on. Past the end the last one is repeated; its factors there are zero."""
-    return rows[min(i, last - 1)], rows[min(i + 1, last - 1)], rows[min(i + 2, last - 1)], rows[min(i + 3, last - 1)]
-
-
-@njit(nogil=True)
-def two(rows, i, last):  # type: ignore[no-untyped-def]
-    """Return two rows from ``i`` on, to be asked for: four would push those at hand out of the second-level cache."""
-    return rows[min(i, last - 1)], rows[min(i + 1, last - 1)]
-
-
-@njit(nogil=True)
-def four_parts(columns, j, rows):  # type: ignore[no-untyped-def]
-    """Return the given rows of four columns from ``j`` on."""
-    a, b, c, d = four(columns, j, columns.shape[0])
-    return a[rows], b[rows], c[rows], d[rows]
 
 
 @njit(cache=True, nogil=True)

@@ -21,6 +21,25 @@ _add_both = adder(itself, absolute_value, square)
 
 
 @njit(nogil=True)
+def four(rows, i, last):  # type: ignore[no-untyped-def]
+    """Return four rows from ``i`` on. Past the end the last one is repeated; its factors there are zero."""
+    return rows[min(i, last - 1)], rows[min(i + 1, last - 1)], rows[min(i + 2, last - 1)], rows[min(i + 3, last - 1)]
+
+
+@njit(nogil=True)
+def two(rows, i, last):  # type: ignore[no-untyped-def]
+    """Return two rows from ``i`` on, to be asked for: four would push those at hand out of the second-level cache."""
+    return rows[min(i, last - 1)], rows[min(i + 1, last - 1)]
+
+
+@njit(nogil=True)
+def four_parts(columns, j, rows):  # type: ignore[no-untyped-def]
+    """Return the given rows of four columns from ``j`` on."""
+    a, b, c, d = four(columns, j, columns.shape[0])
+    return a[rows], b[rows], c[rows], d[rows]
+
+
+@njit(nogil=True)
 def forward_mean(rows, ahead, mean, products):  # type: ignore[no-untyped-def]
     """Write ``w . mean`` of four rows into ``products[0]``."""
     m = _dot_mean(rows, ahead, (mean,))

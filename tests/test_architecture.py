@@ -93,16 +93,15 @@ def test_scipy_loads_its_subpackages_at_first_use(path):
 SCIPY = ("scipy.sparse", "scipy.special", "scipy.linalg")
 #: What must not be loaded, and after which code.
 HEAVY = {
-    "import forestmix": (
+    "import forestmix": ("numpy", "typer", "rich"),
+    "from forestmix import *": (
         "numba", "matplotlib", "rich", "typer", "pooch", "importlib.metadata", "sklearn", "networkx", "pandas", *SCIPY,
     ),
-    "from forestmix.cli import app; app(['--help'], standalone_mode=False)": (
-        "numba", "matplotlib", "pooch", "forestmix.experiments", "forestmix.data", "forestmix.report", *SCIPY,
-    ),
+    "from forestmix.cli import app; app(['--help'], standalone_mode=False)": ("numpy", "matplotlib", "pooch"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("code", HEAVY, ids=["import", "help"])
+@pytest.mark.parametrize("code", HEAVY, ids=["import", "names", "help"])
 def test_starting_loads_nothing_heavy(code):
     import subprocess
     import sys
@@ -113,5 +112,8 @@ def test_starting_loads_nothing_heavy(code):
 
 
 def test_public_names_exist():
+    assert sorted(forestmix._HOME_OF) == sorted(forestmix.__all__)
     for name in forestmix.__all__:
         assert getattr(forestmix, name) is not None
+    with pytest.raises(AttributeError, match="nothing"):
+        forestmix.nothing  # noqa: B018

@@ -3,23 +3,16 @@
 The names below are the public interface; everything else may change.
 """
 
+from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
 
-from forestmix.auxiliary import Auxiliary, optimal_auxiliary
-from forestmix.bounds import elbo, fm_bound, forest_likeness, gap
-from forestmix.builders import from_arrays, from_sklearn
-from forestmix.errors import ArgumentError, ForestmixError
-from forestmix.evidence import log_evidence
-from forestmix.families import Bernoulli, Binomial, Exponential, Gaussian, Laplace, Mixed, Poisson, SpikeSlab
-from forestmix.inference import CAVI, BlockCoordinate, Damped, ForestMixture, Hogwild
-from forestmix.layer_posterior import LayerPosterior
-from forestmix.model import DEF, Layer, Prior
-from forestmix.prediction import Prediction
-from forestmix.result import Result, Status, Trace
-from forestmix.run import Iteration, infer
-from forestmix.weights import Convolution, windows
-
 if TYPE_CHECKING:
+    from forestmix.auxiliary import Auxiliary, optimal_auxiliary
+    from forestmix.bounds import elbo, fm_bound, forest_likeness, gap
+    from forestmix.builders import from_arrays, from_sklearn
+    from forestmix.errors import ArgumentError, ForestmixError
+    from forestmix.evidence import log_evidence
+    from forestmix.families import Bernoulli, Binomial, Exponential, Gaussian, Laplace, Mixed, Poisson, SpikeSlab
     from forestmix.forest import (
         ForestDraw,
         ForestMixtureModel,
@@ -28,25 +21,53 @@ if TYPE_CHECKING:
         TreeSelection,
         select_n_trees,
     )
+    from forestmix.inference import CAVI, BlockCoordinate, Damped, ForestMixture, Hogwild
+    from forestmix.layer_posterior import LayerPosterior
+    from forestmix.model import DEF, Layer, Prior
+    from forestmix.prediction import Prediction
+    from forestmix.result import Result, Status, Trace
+    from forestmix.run import Iteration, infer
+    from forestmix.weights import Convolution, windows
 
     __version__: str
 else:
-    #: Imported when first asked for: few programs use both forests and models that are given.
-    _OF_FORESTS = (
-        "ForestDraw", "ForestMixtureModel", "ForestPosterior", "LowRankPlusDiagonal", "TreeSelection", "select_n_trees",
-    )  # fmt: skip
+    #: Where each public name lives. They are imported when first asked for, so that the command line starts at once and
+    #: a program pays for what it uses.
+    _HOMES = {
+        "auxiliary": ("Auxiliary", "optimal_auxiliary"),
+        "bounds": ("elbo", "fm_bound", "forest_likeness", "gap"),
+        "builders": ("from_arrays", "from_sklearn"),
+        "errors": ("ArgumentError", "ForestmixError"),
+        "evidence": ("log_evidence",),
+        "families": (
+            "Bernoulli", "Binomial", "Exponential", "Gaussian", "Laplace", "Mixed", "Poisson", "SpikeSlab",
+        ),
+        "forest": (
+            "ForestDraw", "ForestMixtureModel", "ForestPosterior", "LowRankPlusDiagonal", "TreeSelection",
+            "select_n_trees",
+        ),
+        "inference": ("CAVI", "BlockCoordinate", "Damped", "ForestMixture", "Hogwild"),
+        "layer_posterior": ("LayerPosterior",),
+        "model": ("DEF", "Layer", "Prior"),
+        "prediction": ("Prediction",),
+        "result": ("Result", "Status", "Trace"),
+        "run": ("Iteration", "infer"),
+        "weights": ("Convolution", "windows"),
+    }  # fmt: skip
+    _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
     def __getattr__(name: str) -> object:
-        if name in _OF_FORESTS:
-            from forestmix import forest
-
-            return getattr(forest, name)
-        # To read the package's metadata takes half as long as to import NumPy.
-        if name == "__version__":
+        if name in _HOME_OF:
+            found = getattr(_import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+        elif name == "__version__":
+            # To read the package's metadata takes half as long as to import NumPy.
             from importlib.metadata import version
 
-            return version(__name__)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            found = version(__name__)
+        else:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = found
+        return found
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *__all__})

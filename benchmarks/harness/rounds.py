@@ -67,17 +67,23 @@ def typical(run: Callable[[], float], seconds: float) -> Callable[[], float]:
     return lambda: median(run() for _ in range(count))
 
 
-def take_turns(contenders: dict[str, Callable[[], float]], repeats: int, allowance: float = math.inf) -> Rounds:
+def take_turns(
+    contenders: dict[str, Callable[[], float]], repeats: int, allowance: float = math.inf, spare: float = 0.0
+) -> Rounds:
     """Run every contender once in each round; a contender that has used up its allowance sits out.
 
     Args:
         contenders: each runs once and returns the seconds it took.
         repeats: the number of rounds.
         allowance: seconds a contender may use in all; the run that exceeds it still counts.
+        spare: seconds within which there are more rounds, up to three times as many.
 
     """
     rounds: Rounds = {name: [] for name in contenders}
-    for _ in range(repeats):
+    end = time.perf_counter() + spare
+    for number in range(3 * repeats):
+        if number >= repeats and time.perf_counter() > end:
+            break
         for name, run in contenders.items():
             used = sum(seconds for seconds in rounds[name] if seconds is not None)
             rounds[name].append(run() if used < allowance else None)

@@ -14,8 +14,9 @@ INTRODUCTION = """\
 Written by `make bench`; do not edit. Contenders take turns in one run on the same machine, with all cores for whoever's
 turn it is, so ratios mean something even where times do not. Libraries that are compared have a process each. Where a
 section states an accuracy, answers are checked to have reached it by NumPy code of its own before times count. Times
-are medians; ratios are medians of the ratios within a round, with their range in brackets. "First call" is a
-contender's first run in a fresh process, imports done, compilation included.
+are medians; ratios are medians of the ratios within a round, with their range in brackets. In races on
+Gaussian models a short run is made several times in a round, and their median counts. "First call" is a contender's
+first run in a fresh process, imports done, compilation included.
 """
 
 RERUN = """\

@@ -40,69 +40,67 @@ def four_parts(columns, j, rows):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True)
+def lanes(products, k):  # type: ignore[no-untyped-def]
+    """Return the products of one kind, of all four rows."""
+    return products[k, 0], products[k, 1], products[k, 2], products[k, 3]
+
+
+@njit(nogil=True)
+def keep(products, k, found):  # type: ignore[no-untyped-def]
+    """Write the products of one kind."""
+    products[k, 0], products[k, 1], products[k, 2], products[k, 3] = found
+
+
+@njit(nogil=True)
 def forward_mean(rows, ahead, mean, products):  # type: ignore[no-untyped-def]
     """Write ``w . mean`` of four rows into ``products[0]``."""
-    m = _dot_mean(rows, ahead, (mean,))
-    products[0, 0], products[0, 1], products[0, 2], products[0, 3] = m
+    keep(products, 0, _dot_mean(rows, ahead, (mean,)))
 
 
 @njit(nogil=True)
 def forward_absolute(rows, ahead, mean, sd, products):  # type: ignore[no-untyped-def]
     """Write ``w . mean`` and ``|w| . sd`` of four rows into the first two rows of ``products``."""
-    m0, m1, m2, m3, s0, s1, s2, s3 = _dot_absolute(rows, ahead, (mean, sd))
-    products[0, 0], products[0, 1], products[0, 2], products[0, 3] = m0, m1, m2, m3
-    products[1, 0], products[1, 1], products[1, 2], products[1, 3] = s0, s1, s2, s3
+    found = _dot_absolute(rows, ahead, (mean, sd))
+    keep(products, 0, found[:4])
+    keep(products, 1, found[4:])
 
 
 @njit(nogil=True)
 def forward_squared(rows, ahead, mean, variance, products):  # type: ignore[no-untyped-def]
     """Write ``w . mean`` and ``w^2 . variance`` of four rows into the first and last row of ``products``."""
-    m0, m1, m2, m3, v0, v1, v2, v3 = _dot_squared(rows, ahead, (mean, variance))
-    products[0, 0], products[0, 1], products[0, 2], products[0, 3] = m0, m1, m2, m3
-    products[2, 0], products[2, 1], products[2, 2], products[2, 3] = v0, v1, v2, v3
+    found = _dot_squared(rows, ahead, (mean, variance))
+    keep(products, 0, found[:4])
+    keep(products, 2, found[4:])
 
 
 @njit(nogil=True)
 def forward_both(rows, ahead, mean, sd, variance, products):  # type: ignore[no-untyped-def]
     """Write ``w . mean``, ``|w| . sd`` and ``w^2 . variance`` of four rows into the rows of ``products``."""
-    m0, m1, m2, m3, s0, s1, s2, s3, v0, v1, v2, v3 = _dot_both(rows, ahead, (mean, sd, variance))
-    products[0, 0], products[0, 1], products[0, 2], products[0, 3] = m0, m1, m2, m3
-    products[1, 0], products[1, 1], products[1, 2], products[1, 3] = s0, s1, s2, s3
-    products[2, 0], products[2, 1], products[2, 2], products[2, 3] = v0, v1, v2, v3
+    found = _dot_both(rows, ahead, (mean, sd, variance))
+    keep(products, 0, found[:4])
+    keep(products, 1, found[4:8])
+    keep(products, 2, found[8:])
 
 
 @njit(nogil=True)
 def adjoint_mean(rows, ahead, factor, gradient):  # type: ignore[no-untyped-def]
     """Add four rows times ``factor[0]`` to the gradient."""
-    _add_mean(rows, ahead, (factor[0, 0], factor[0, 1], factor[0, 2], factor[0, 3]), (gradient,))
+    _add_mean(rows, ahead, lanes(factor, 0), (gradient,))
 
 
 @njit(nogil=True)
 def adjoint_absolute(rows, ahead, factor, gradient, absolute):  # type: ignore[no-untyped-def]
     """Add ``w e`` to the gradient and ``|w| factor[1]`` to the forest mixture curvature."""
-    factors = (
-        factor[0, 0], factor[0, 1], factor[0, 2], factor[0, 3],
-        factor[1, 0], factor[1, 1], factor[1, 2], factor[1, 3],
-    )  # fmt: skip
-    _add_absolute(rows, ahead, factors, (gradient, absolute))
+    _add_absolute(rows, ahead, lanes(factor, 0) + lanes(factor, 1), (gradient, absolute))
 
 
 @njit(nogil=True)
 def adjoint_squared(rows, ahead, factor, gradient, squared):  # type: ignore[no-untyped-def]
     """Add ``w e`` to the gradient and ``w^2 factor[2]`` to the exact information."""
-    factors = (
-        factor[0, 0], factor[0, 1], factor[0, 2], factor[0, 3],
-        factor[2, 0], factor[2, 1], factor[2, 2], factor[2, 3],
-    )  # fmt: skip
-    _add_squared(rows, ahead, factors, (gradient, squared))
+    _add_squared(rows, ahead, lanes(factor, 0) + lanes(factor, 2), (gradient, squared))
 
 
 @njit(nogil=True)
 def adjoint_both(rows, ahead, factor, gradient, absolute, squared):  # type: ignore[no-untyped-def]
     """Add to the gradient and to both curvatures."""
-    factors = (
-        factor[0, 0], factor[0, 1], factor[0, 2], factor[0, 3],
-        factor[1, 0], factor[1, 1], factor[1, 2], factor[1, 3],
-        factor[2, 0], factor[2, 1], factor[2, 2], factor[2, 3],
-    )  # fmt: skip
-    _add_both(rows, ahead, factors, (gradient, absolute, squared))
+    _add_both(rows, ahead, lanes(factor, 0) + lanes(factor, 1) + lanes(factor, 2), (gradient, absolute, squared))

@@ -102,7 +102,8 @@ def measure(size: str, say: Callable[[str], None]) -> Section:
     note = (
         "Compiled kernels are kept on disk, so an empty cache is met once for each kind of model. The first call in a "
         "process imports Numba, then loads the kernels; most of the latter is Numba's own start, which a kernel of "
-        "one line has as well."
+        "one line has as well. Public names are imported when first asked for; importing forestmix is timed with `DEF` "
+        "and `infer`, which load what a model needs."
     )
     return Section(
         "startup", "Starting up", [note], [command_table(rounds), kernels],

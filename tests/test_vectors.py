@@ -5,31 +5,39 @@ import pytest
 from numba import njit
 
 from forestmix.kernels.gathers import gather_three, gather_two, scatter_three, scatter_two
-from forestmix.kernels.lines import absolute_value, adder, dotter, itself, square
+from forestmix.kernels.lines import (
+    absolute_product,
+    absolute_value,
+    adder,
+    dotter,
+    itself,
+    square,
+    squared_product,
+)
 
-TERMS = [(itself, lambda w: w), (absolute_value, abs), (square, np.square)]
-#: Around the width of a vector and of a line in either precision, and several of them with a rest.
-LENGTHS = [0, 1, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 67]
+TERMS = [(itself, lambda w, v: w * v), (absolute_value, lambda w, v: abs(w) * v), (square, lambda w, v: w**2 * v)]
+PRODUCTS = [TERMS[0], (absolute_product, lambda w, v: abs(w * v)), (squared_product, lambda w, v: (w * v) ** 2)]
+#: Around the width of a vector and of a line in either precision, and several of them with a rest; and chunks.
+LENGTHS = [0, 1, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 67, 511, 513, 1027, 2050]
 PRECISIONS = pytest.mark.parametrize("dtype", [np.float64, np.float32])
 
-_add, _dot = adder(*(term for term, _ in TERMS)), dotter(*(term for term, _ in TERMS))
-_dot_one = dotter(itself)
+KINDS = {"terms": TERMS, "products": PRODUCTS, "one": TERMS[:1]}
 
 
-@njit
-def add(a, b, ahead, factors, first, second, third):
-    f = factors
-    _add((a, b), ahead, (f[0, 0], f[0, 1], f[1, 0], f[1, 1], f[2, 0], f[2, 1]), (first, second, third))
+def adding(terms):
+    """Return a compiled function that adds rows to sums."""
+    intrinsic = adder(*(term for term, _ in terms))
+    return njit(lambda rows, ahead, factors, sums: intrinsic(rows, ahead, factors, sums))
 
 
-@njit
-def dot(a, b, ahead, vectors):
-    return _dot((a, b), ahead, (vectors[0], vectors[1], vectors[2]))
+def dotting(terms):
+    """Return a compiled function that multiplies rows with vectors."""
+    intrinsic = dotter(*(term for term, _ in terms))
+    return njit(lambda rows, ahead, vectors: intrinsic(rows, ahead, vectors))
 
 
-@njit
-def dot_one(a, vector):
-    return _dot_one((a,), (), (vector,))
+ADD = {kind: adding(terms) for kind, terms in KINDS.items()}
+DOT = {kind: dotting(terms) for kind, terms in KINDS.items()}
 
 
 def unaligned(rng, length, dtype):
@@ -38,49 +46,56 @@ def unaligned(rng, length, dtype):
 
 
 @PRECISIONS
-@pytest.mark.parametrize("length", LENGTHS)
-def test_rows_are_added_to_sums(length, dtype):
-    rng = np.random.default_rng(length)
-    a, b = (unaligned(rng, length, dtype) for _ in range(2))
-    factors = rng.standard_normal((3, 2)).astype(dtype)
-    held = rng.standard_normal((3, length + 2)).astype(dtype)
-    sums = held.copy()
-    add(a, b, (a, b), factors, *(row[1:-1] for row in sums))
-    for k, (_, term) in enumerate(TERMS):
-        expected = held[k, 1:-1] + factors[k, 0] * term(a.astype(float)) + factors[k, 1] * term(b.astype(float))
-        np.testing.assert_allclose(sums[k, 1:-1], expected, rtol=50 * np.finfo(dtype).eps, atol=np.finfo(dtype).eps)
-    np.testing.assert_array_equal(sums[:, [0, -1]], held[:, [0, -1]], "what lies beside the sums was written to")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("count", [1, 3, 4])
+def test_rows_are_added_to_sums(count, kind, dtype):
+    terms, unit = KINDS[kind], np.finfo(dtype).eps
+    for length in LENGTHS:
+        rng = np.random.default_rng(length)
+        rows = tuple(unaligned(rng, length, dtype) for _ in range(count))
+        factors = rng.standard_normal((len(terms), count)).astype(dtype)
+        held = rng.standard_normal((len(terms), length + 2)).astype(dtype)
+        sums = held.copy()
+        ADD[kind](rows, rows[:2], tuple(factors.ravel()), tuple(row[1:-1] for row in sums))
+        for s, (_, term) in enumerate(terms):
+            added = [term(row.astype(float), float(factor)) for row, factor in zip(rows, factors[s], strict=True)]
+            expected = held[s, 1:-1] + np.sum(added, axis=0)
+            np.testing.assert_allclose(sums[s, 1:-1], expected, rtol=50 * unit, atol=20 * unit)
+        np.testing.assert_array_equal(sums[:, [0, -1]], held[:, [0, -1]], "what lies beside the sums was written to")
 
 
 @PRECISIONS
-@pytest.mark.parametrize("length", LENGTHS)
-def test_rows_are_multiplied_with_vectors(length, dtype):
-    rng = np.random.default_rng(length)
-    a, b = (unaligned(rng, length, dtype) for _ in range(2))
-    vectors = rng.standard_normal((3, length)).astype(dtype)
-    expected = [
-        np.dot(term(row.astype(float)), v) for v, (_, term) in zip(vectors, TERMS, strict=True) for row in (a, b)
-    ]
-    tolerance = {"rtol": 1e2 * np.finfo(dtype).eps, "atol": (10 + length) * np.finfo(dtype).eps}
-    for ahead in ((), (b,)):
-        np.testing.assert_allclose(dot(a, b, ahead, vectors), expected, **tolerance)
-    np.testing.assert_allclose(dot_one(a, vectors[0]), expected[:1], **tolerance)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("count", [1, 3, 4])
+def test_rows_are_multiplied_with_vectors(count, kind, dtype):
+    terms, unit = KINDS[kind], np.finfo(dtype).eps
+    for length in LENGTHS:
+        rng = np.random.default_rng(length)
+        rows = tuple(unaligned(rng, length, dtype) for _ in range(count))
+        vectors = tuple(rng.standard_normal((len(terms), length)).astype(dtype))
+        added = [term(row.astype(float), v) for v, (_, term) in zip(vectors, terms, strict=True) for row in rows]
+        for ahead in ((), rows[:1]):
+            found = DOT[kind](rows, ahead, vectors)
+            for got, one in zip(found, added, strict=True):
+                assert abs(got - one.sum()) <= 10 * unit * (1 + np.abs(one).sum())
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_nan_and_infinity_are_seen(bad):
-    a, b, ones = np.ones(9), np.ones(9), np.ones((3, 9))
-    a[4] = bad
-    sums = np.zeros((3, 9))
-    add(a, b, (), np.ones((3, 2)), *sums)
+@pytest.mark.parametrize("kind", KINDS)
+def test_nan_and_infinity_are_seen(kind, bad):
+    count = len(KINDS[kind])
+    rows = np.ones(9), np.ones(9), np.ones(9)
+    rows[0][4] = bad
+    sums = np.zeros((count, 9))
+    ADD[kind](rows, (), (1.0,) * 3 * count, tuple(sums))
     assert not np.isfinite(sums[:, 4]).any()
     assert np.isfinite(np.delete(sums, 4, axis=1)).all()
-    assert np.isfinite(dot(a, b, (), ones)).tolist() == [False, True] * 3
+    assert np.isfinite(DOT[kind](rows, (), tuple(np.ones((count, 9))))).tolist() == [False, True, True] * count
 
 
 def test_rows_with_gaps_are_refused():
     with pytest.raises(TypeError, match="contiguous"):
-        dot(np.ones(8)[::2], np.ones(8)[::2], (), np.ones((3, 4)))
+        DOT["one"]((np.ones(8)[::2],), (), (np.ones(4),))
 
 
 @njit

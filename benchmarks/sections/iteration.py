@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 
 import forestmix as fmx
 from benchmarks.harness.rounds import clock
-from forestmix.inference.rules import forest_mixture, step_all
+from forestmix.inference.base import Memory
 from forestmix.kernels import threaded
 from forestmix.model import observations
 from forestmix.posterior import GaussianFactors
@@ -21,22 +22,25 @@ FAMILIES = {"Gaussian": fmx.Gaussian(1.0), "Bernoulli": fmx.Bernoulli(), "Poisso
 
 
 def full_iteration(W: Any, family: str = "Gaussian", objective: str = "elbo") -> Callable[[], float]:
-    """Return a call that times one full iteration: value, gradient, information, curvature, and the step.
+    """Return a call that times one full iteration of a run: the step, then value, gradient, information and curvature.
 
-    Every call gets factors of its own, so that nothing computed for the last one is taken over.
+    Calls go on from each other as the iterations of a run do, but take no curvature over from the last one, which for
+    Gaussian rows need not be computed again.
     """
     model = fmx.DEF(fmx.Layer(FAMILIES[family], W))
     rng = np.random.default_rng(0)
     n, m = model.n_observed, model.n_latent
     x = rng.standard_normal(n) if family == "Gaussian" else rng.integers(0, 2, n)
-    problem = fmx.ForestMixture(accelerate=False, objective=objective).problem(model, observations(model, x))
+    algorithm = fmx.ForestMixture(accelerate=False, objective=objective)
+    problem = algorithm.problem(model, observations(model, x))
     scale = model.dtype.type(1e-2 / max(1.0, float(np.sqrt(m))))
     mean = scale * rng.standard_normal((1, m)).astype(model.dtype)
-    sd = np.full((1, m), scale, model.dtype)
+    point = problem.evaluate(GaussianFactors(mean, np.full((1, m), scale, model.dtype)))
 
     def iterate() -> None:
-        point = problem.evaluate(GaussianFactors(mean.copy(), sd.copy()))
-        step_all(problem, point, forest_mixture)
+        nonlocal point
+        q = algorithm.propose(problem, point, Memory()).q
+        point = problem.evaluate(q, replace(point, site=replace(point.site, curvature=None, exact=None)))
 
     return lambda: clock(iterate)
 

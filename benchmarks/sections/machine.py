@@ -167,12 +167,13 @@ def measure(size: str, say: Callable[[str], None]) -> Section:
     """Run all parts in this process, on all threads unless it says otherwise."""
     shape, side, rows, repeats = SIZES[size]
     note = (
-        "A full iteration gives value, gradient and curvature, and makes the step: for the paper's bound it takes two "
-        "products with W and two with |W|, on the ELBO more with W∘W. Reading W adds up its entries in a plain loop "
-        "with the same threads; reading by four adds up four rows at a time, as the passes do, which keeps more of the "
-        "memory's loads under way. A mean-only iteration is one of conjugate gradients, two products. A column-major W "
-        "that does not fit into the cache is read twice, since a row is complete only after its last column: "
-        "`np.ascontiguousarray(W)` pays where there is memory for it."
+        "A full iteration makes the step and gives value, gradient and curvature at its end: for the paper's bound it "
+        "takes two products with W and two with |W|, on the ELBO more with W∘W. No curvature is taken over from the "
+        "iteration before, which Gaussian rows would allow. Reading W adds up its entries in a plain loop with the same "
+        "threads; reading by four adds up four rows at a time, as the passes do, which keeps more of the memory's loads "
+        "under way. A mean-only iteration is one of conjugate gradients, two products. Over a column-major W an "
+        "iteration goes on from the row sums of the last one and reads W once; a start, and each of Newton's steps, "
+        "reads it twice, since a row is complete only after its last column."
     )
     section = Section("machine", "At the machine's limit", [note])
     dense(section, shape, repeats, say)

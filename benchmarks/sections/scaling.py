@@ -74,13 +74,12 @@ def resident(which: str) -> float:
 
 
 def traced_peak(run: Callable[[], float]) -> int:
-    """Return the most bytes that an iteration holds at once beyond what was there before it."""
+    """Return the most bytes that two iterations hold at once: where the last one led, and all of the next."""
     tracemalloc.start()
     try:
-        before = tracemalloc.get_traced_memory()[0]
-        tracemalloc.reset_peak()
         run()
-        return tracemalloc.get_traced_memory()[1] - before
+        run()
+        return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
 

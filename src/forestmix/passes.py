@@ -88,7 +88,7 @@ def fused_pass(
         (*rows, *vectors, spreads[spread], curvature, exact, *terms), with_totals=True,
     )  # fmt: skip
     out = _added_up(weights, parts, sums)
-    _give_back(weights, parts)
+    give_back_parts(weights, parts)
     eta, error, kappa = terms
     return Pass(
         totals[:1], totals[1:], out[:1],
@@ -109,6 +109,7 @@ def settle_rows(bias: Array, table: RowTable, eta: Array, spread: Array | None) 
     totals = threaded.summed(
         rows.settle_rows, shape, 2, table.kind, table.x, table.scale, table.constant, _rows(bias, shape[1], dtype),
         eta, np.empty((0, 0), dtype) if spread is None else spread, error, kappa,
+        entries=threaded.ENTRIES if spread is None else threaded.ENTRIES_OF_EXPECTATION,
     )  # fmt: skip
     return totals[:, 0], totals[:, 1], error, kappa
 
@@ -155,7 +156,7 @@ def normal_image(
         parts = borrowed.reshape(len(borrowed), *image.shape)
     forms = threaded.summed(vectors.add_image, image.shape, 2, parts, direction, precision, gradient, image)
     if borrowed is not None:
-        _give_back(weights, borrowed)
+        give_back_parts(weights, borrowed)
     return image, forms[:, 0], forms[:, 1]
 
 
@@ -179,7 +180,7 @@ def _over_ranges(
         count, by_rows = threaded.threads(weights.array.size), weights.array.flags.c_contiguous
         kernel, matrix = (kernels[1], (weights.array,)) if by_rows else (kernels[2], (weights.array.T,))
         cuts, shape = threaded.even_cuts(weights.shape[0], count), (count, sums, m)
-    parts, totals = _borrow_parts(weights, shape), np.zeros((count, APART))
+    parts, totals = borrow_parts(weights, shape), np.zeros((count, APART))
 
     def call(t: int) -> Callable[[], object]:
         results = (parts[t], totals[t]) if with_totals else (parts[t],)
@@ -189,7 +190,7 @@ def _over_ranges(
     return parts, totals.sum(axis=0)[:2]
 
 
-def _borrow_parts(weights: Weights, shape: tuple[int, ...]) -> Array:
+def borrow_parts(weights: Weights, shape: tuple[int, ...]) -> Array:
     """Return accumulators for the threads, those of the last pass where they fit.
 
     Fresh memory has to be mapped page by page, which for many latents takes as long as half a pass. They are taken out
@@ -199,7 +200,8 @@ def _borrow_parts(weights: Weights, shape: tuple[int, ...]) -> Array:
     return last if last is not None and last.shape == shape else np.empty(shape, weights.dtype)
 
 
-def _give_back(weights: Weights, parts: Array) -> None:
+def give_back_parts(weights: Weights, parts: Array) -> None:
+    """Leave accumulators for the next pass."""
     weights.__dict__["_parts"] = parts
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import scipy
@@ -37,11 +37,22 @@ if TYPE_CHECKING:  # kernels are imported where they are used: Numba takes a sec
 Objective = Literal["fm", "elbo"]
 
 
+class Ahead(NamedTuple):
+    """A step that was made together with a pass, and the row sums of one observation where it leads, (n,)."""
+
+    q: GaussianFactors
+    sums: Projection
+
+
 @dataclass(frozen=True)
 class SiteStatistics(Pass):
-    """What a pass over W gives, with ``value`` the bound on the expected log-likelihood that ``objective`` names."""
+    """What a pass over W gives, with ``value`` the bound on the expected log-likelihood that ``objective`` names.
+
+    ``ahead``: the step that came with it, if one did.
+    """
 
     objective: Objective
+    ahead: Ahead | None = None
 
     @property
     def information(self) -> Array:

@@ -13,13 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from forestmix.arrays import Array
+from forestmix.arrays import Array, inner
+from forestmix.column_passes import column_image, conjugate_step, reads_columns
 from forestmix.inference import direct
 from forestmix.inference.base import Memory, Proposal
 from forestmix.inference.problem import Point, Problem
 from forestmix.inference.rules import spread_at
 from forestmix.passes import normal_image
 from forestmix.posterior import GaussianFactors, take_rows
+from forestmix.weights import DenseWeights
 
 #: After this many steps objective and gradient are computed anew from the means, so that rounding does not build up.
 REFRESH = 50
@@ -33,7 +35,8 @@ class ConjugateGradients(Memory):
     ``information`` is what the rows add to the precision at these variances; ``inverse`` that of the matrix's diagonal,
     the preconditioner; ``squared_norm`` that of the gradient which the last direction was made from, in its metric;
     ``ahead`` the gradient that the last step led to, with its norm; ``patience`` the number of steps after which a
-    factor of the matrix takes over, ``factor`` that factor.
+    factor of the matrix takes over, ``factor`` that factor. ``rows`` is W times the direction and ``rows_ahead`` W
+    times the preconditioned gradient that the last step led to, of one observation, where W is read by columns.
     """
 
     def __init__(self, sd: Array, information: Array, inverse: Array, patience: float) -> None:
@@ -41,6 +44,8 @@ class ConjugateGradients(Memory):
         self.direction: Array | None = None
         self.squared_norm: Array | None = None
         self.ahead: tuple[Array, Array] | None = None
+        self.rows: Array | None = None
+        self.rows_ahead: Array | None = None
         self.factor: Any = None
         self.steps = 0
 
@@ -85,41 +90,74 @@ class ConjugateGradients(Memory):
         if self.factor is not None:
             mean = point.q.mean + direct.solve(self.factor, point.gradient)
             return Proposal(GaussianFactors(mean, self.sd), 1, problem.size)
-        from forestmix.kernels import threaded, vectors
-
         if point.q.sd is not self.sd:
             point = problem.with_spread(point, self.sd, self.information)
-        direction, shape = self._next_direction(point.gradient), point.gradient.shape
+        direction = self._next_direction(problem, point.gradient)
+        go = self._by_rows if self.rows is None else self._by_columns
+        gain, mean, gradient, norm = go(problem, point, direction)
+        q = GaussianFactors(mean, self.sd)
+        self.steps, self.ahead = self.steps + 1, (gradient, norm)
+        if self.steps % REFRESH == 0:
+            return Proposal(q, 1, problem.size)
+        # On the ELBO the preconditioner is the precision of q.
+        known = norm if problem.site.objective == "elbo" else None
+        return Proposal(q, 1, problem.size, problem.moved(point, q, gradient, gain, known))
+
+    def _by_rows(self, problem: Problem, point: Point, direction: Array) -> tuple[Array, Array, Array, Array]:
+        """Return what the step gains, mean and gradient at its end, and the gradient's squared norm."""
+        from forestmix.kernels import threaded, vectors
+
         image, curvature, slope = normal_image(
             problem.site.layer.weights, direction, point.site.kappa, problem.prior_precision, point.gradient
         )
         length = ratio(slope, curvature)
         mean, gradient = np.empty_like(direction), np.empty_like(direction)
         norm = threaded.summed(
-            vectors.move, shape, 1, length.astype(mean.dtype), direction, image, self.inverse, point.q.mean,
+            vectors.move, direction.shape, 1, length.astype(mean.dtype), direction, image, self.inverse, point.q.mean,
             point.gradient, mean, gradient,
         )  # fmt: skip
-        q = GaussianFactors(mean, self.sd)
-        self.steps, self.ahead = self.steps + 1, (gradient, norm[:, 0])
-        if self.steps % REFRESH == 0:
-            return Proposal(q, 1, problem.size)
-        # On the ELBO the preconditioner is the precision of q.
-        known = norm[:, 0] if problem.site.objective == "elbo" else None
-        return Proposal(q, 1, problem.size, problem.moved(point, q, gradient, 0.5 * length * slope, known))
+        return 0.5 * length * slope, mean, gradient, norm[:, 0]
 
-    def _next_direction(self, gradient: Array) -> Array:
+    def _by_columns(self, problem: Problem, point: Point, direction: Array) -> tuple[Array, Array, Array, Array]:
+        """Return the same for one observation and a column-major W, in one reading, for ``W p`` is known.
+
+        It gives the length of the step before W is read: ``p^T A p = p^T diag(1 / sigma0^2) p + (W p)^T K W p``. The
+        reading gives ``W P^-1 gradient``, of which the next ``W p`` is made as the next p is of ``P^-1 gradient``.
+        """
+        weights = problem.site.layer.weights
+        assert self.rows is not None
+        assert isinstance(weights, DenseWeights)
+        weighted = self.rows * point.site.kappa[0]
+        curvature = inner(weighted, self.rows) + inner(direction, direction * problem.prior_precision)
+        slope = inner(point.gradient, direction)
+        length = ratio(slope, curvature)
+        mean, gradient, norm, self.rows_ahead = conjugate_step(
+            weights, weighted, length[0],
+            (direction[0], problem.prior_precision, self.inverse[0], point.q.mean[0], point.gradient[0]),
+        )  # fmt: skip
+        return 0.5 * length * slope, mean[np.newaxis], gradient[np.newaxis], np.array([norm])
+
+    def _next_direction(self, problem: Problem, gradient: Array) -> Array:
         from forestmix.kernels import threaded, vectors
 
-        if self.ahead is not None and self.ahead[0] is gradient:
+        followed = self.ahead is not None and self.ahead[0] is gradient
+        if self.ahead is not None and followed:
             squared_norm = self.ahead[1]
         else:
             squared_norm = np.einsum("kj,kj,kj->k", *np.broadcast_arrays(gradient, gradient, self.inverse))
         if self.direction is None or self.squared_norm is None:
-            self.direction = gradient * self.inverse
+            self.direction, share = gradient * self.inverse, np.zeros(len(gradient), gradient.dtype)
         else:
             share = ratio(squared_norm, self.squared_norm).astype(gradient.dtype)
             threaded.summed(vectors.turn, gradient.shape, 0, share, gradient, self.inverse, self.direction)
         self.squared_norm = squared_norm.copy()  # ``forget`` writes to it, and the point has the same array
+        weights = problem.site.layer.weights
+        if len(gradient) == 1 and reads_columns(weights):
+            if followed and self.rows is not None and self.rows_ahead is not None:
+                self.rows = self.rows_ahead + share * self.rows
+            else:
+                # Not by BLAS, whose threads would go on waiting for more work while the next steps are made.
+                self.rows = column_image(weights, self.direction[0])
         return self.direction
 
 

@@ -8,10 +8,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from forestmix.column_passes import reads_columns
 from forestmix.errors import ArgumentError
 from forestmix.inference.accelerate import ConjugateGradients
 from forestmix.inference.base import Algorithm, Memory, Proposal, choose_objective
 from forestmix.inference.cavi import SweepMemory
+from forestmix.inference.column_site import ColumnSite
 from forestmix.inference.flat_problem import FlatProblem
 from forestmix.inference.latent_newton import LatentNewton, newton_applies
 from forestmix.inference.latent_problem import LatentProblem
@@ -19,6 +21,7 @@ from forestmix.inference.latent_steps import step_latents
 from forestmix.inference.layers import check_schedule, sets_of_layers, step_layers
 from forestmix.inference.make import make_problem
 from forestmix.inference.newton import NewtonSteps, safe_share
+from forestmix.inference.problem import Problem
 from forestmix.inference.rules import forest_mixture, mix, step_all, step_groups
 from forestmix.inference.schedule import Cursor, GroupAfterGroup
 from forestmix.model import DEF, Observations
@@ -80,7 +83,11 @@ class ForestMixture(Algorithm):
         # Plain steps climb the ELBO with D for the means and H for the variances; Newton's steps on the paper's bound
         # precondition with H. Both come from the one pass.
         both = groups is None and (self.accelerated == (choose_objective(self.objective) == "fm"))
-        return make_problem(model, data, self.objective, groups, both=both)
+        problem = make_problem(model, data, self.objective, groups, both=both)
+        plain = groups is None and not self.accelerated
+        if plain and isinstance(problem, Problem) and reads_columns(problem.site.layer.weights):
+            problem.site = ColumnSite(problem)
+        return problem
 
     def start(self, problem: Any, point: Any) -> Memory:
         """Return the accelerator's memory, or the place among the groups."""
@@ -110,7 +117,8 @@ class ForestMixture(Algorithm):
         if isinstance(problem, FlatProblem):
             sets = len(sets_of_layers(self.schedule, len(problem.layers)))
             return Proposal(step_layers(problem, point, self.schedule), sets, problem.size)
-        return Proposal(step_all(problem, point, forest_mixture), 1, problem.size)
+        ahead = point.site.ahead
+        return Proposal(step_all(problem, point, forest_mixture) if ahead is None else ahead.q, 1, problem.size)
 
     def retreats(self, problem: Any, point: Any, refused: GaussianFactors, memory: Memory) -> Iterator[Any]:
         """Yield shorter parts of a refused step, the plain forest mixture step, shorter parts of that, and no step.

@@ -28,6 +28,7 @@ from forestmix.kernels.tiles import (
     forward_absolute,
     forward_both,
     forward_mean,
+    forward_spreads,
     forward_squared,
     four,
     four_parts,
@@ -70,9 +71,9 @@ def settle_rows(top, count, products, spread, bias, kind, x, scale, constant, et
 
 @njit(cache=True, nogil=True)
 def project_rows(rows, mean, sd, variance, absolute, squared, products):  # type: ignore[no-untyped-def]
-    """Multiply four rows with the mean and with the spreads that are asked for."""
+    """Multiply four rows with the mean and with the spreads that are asked for; ``variance`` is ``sd^2``."""
     if absolute and squared:
-        forward_both(rows, (), mean, sd, variance, products)
+        forward_spreads(rows, (), mean, sd, products)
     elif absolute:
         forward_absolute(rows, (), mean, sd, products)
     elif squared:

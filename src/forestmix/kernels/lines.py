@@ -3,7 +3,8 @@
 Four rows share one reading of the vectors they are multiplied with. While rows that are in the cache already are worked
 on, the memory would stand still, so the loops ask for the rows that follow meanwhile. LLVM does not vectorise loops
 that prefetch, and where it does vectorise keeps more sums than there are registers; so the vectors are written out
-here. A term says what of an entry is multiplied, with which of the vectors; the loops around it are the same for all.
+here. A term says what of an entry and of a number that goes with it is added up; the loops around it are the same for
+all.
 
 ``reassoc`` lets sums be taken side by side; NaN and infinity keep their meaning, since a step that overflows must be
 seen and refused.
@@ -11,7 +12,8 @@ seen and refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from llvmlite import ir
@@ -21,41 +23,56 @@ from numba.extending import intrinsic
 
 #: Bytes of a line of the cache, and of the vectors that several sums are taken in.
 LINE, VECTOR = 64, 32
+#: More sums than this for each of four rows do not fit into the registers; then two rows are gone over after the other
+#: two, so many bytes at a time, which stay in the first-level cache.
+MOST_SUMS, CHUNK = 2, 4096
+#: How many entries ahead rows are asked for that nobody has asked for before: those after the first two.
+EARLY, LEAD = 2, 64
 #: What the compiler may assume about sums; not all of ``fastmath``, which would assume that nothing overflows.
 FAST = {"reassoc", "contract", "nsz", "arcp"}
 FLAGS = sorted(FAST)
 
 Value = Any  # of llvmlite, which has no types
-Term = Callable[[Value, Value], Value]
+Term = Callable[[Value, Value, Value], list[Value]]
 
 
-def itself(builder: Value, w: Value) -> Value:
-    """Build ``w``."""
-    return w
+def itself(builder: Value, w: Value, v: Value) -> list[Value]:
+    """Build the factors of ``w v``."""
+    return [w, v]
 
 
-def absolute_value(builder: Value, w: Value) -> Value:
-    """Build ``|w|``."""
-    name = f"llvm.fabs.v{w.type.count}{w.type.element.intrinsic_name}"
-    return builder.call(declared(builder, name, w.type, [w.type]), [w])
+def absolute_value(builder: Value, w: Value, v: Value) -> list[Value]:
+    """Build the factors of ``|w| v``."""
+    return [_absolute(builder, w), v]
 
 
-def square(builder: Value, w: Value) -> Value:
-    """Build ``w^2``."""
-    return builder.fmul(w, w, flags=FLAGS)
+def square(builder: Value, w: Value, v: Value) -> list[Value]:
+    """Build the factors of ``w^2 v``."""
+    return [builder.fmul(w, w, flags=FLAGS), v]
+
+
+def absolute_product(builder: Value, w: Value, v: Value) -> list[Value]:
+    """Build ``|w v|``. Beside ``squared_product`` it costs no multiplication."""
+    return [_absolute(builder, builder.fmul(w, v, flags=FLAGS))]
+
+
+def squared_product(builder: Value, w: Value, v: Value) -> list[Value]:
+    """Build the factors of ``(w v)^2``."""
+    return [builder.fmul(w, v, flags=FLAGS)] * 2
 
 
 def adder(*terms: Term) -> Any:
     """Return a function for kernels, ``add(rows, ahead, factors, sums)``.
 
-    For each term ``t`` it does ``sum[j] += t(a[j]) f_a + t(b[j]) f_b + ...`` for all j, over the rows ``a, b, ...``,
+    For each term ``t`` it does ``sum[j] += t(a[j], f_a) + t(b[j], f_b) + ...`` for all j, over the rows ``a, b, ...``,
     and meanwhile asks for the rows ``ahead``. ``factors`` are those of all rows for the first term, then for the
     second, and so on.
 
     Args:
-        terms: what of an entry is added to each of the sums.
+        terms: what of an entry and its row's factor is added to each of the sums.
 
     """
+    step = LINE if len(terms) == 1 else VECTOR
 
     @intrinsic
     def add(context, rows, ahead, factors, sums):  # type: ignore[no-untyped-def]
@@ -70,11 +87,11 @@ def adder(*terms: Term) -> Any:
                 for s, term in enumerate(terms):
                     for k, w in enumerate(read):
                         factor = repeated(builder, factors[s * len(rows) + k], width)
-                        totals[s] = add_product(builder, totals[s], term(builder, w), factor)
+                        totals[s] = _plus(builder, totals[s], term(builder, w, factor))
                 for one, total in zip(sums, totals, strict=True):
                     one.write(j, total)
 
-            _loop(builder, sums[0], LINE, ahead, body)
+            _loop(builder, sums[0], step, [(one, 0) for one in ahead], [body])
             return context.get_dummy_value()
 
         return types.void(rows, ahead, factors, sums), build
@@ -85,11 +102,11 @@ def adder(*terms: Term) -> Any:
 def dotter(*terms: Term) -> Any:
     """Return a function for kernels, ``dot(rows, ahead, vectors)``.
 
-    It gives ``sum_j t(a[j]) v[j]``, ``sum_j t(b[j]) v[j]``, ... over the rows ``a, b, ...`` for the first term ``t``
+    It gives ``sum_j t(a[j], v[j])``, ``sum_j t(b[j], v[j])``, ... over the rows ``a, b, ...`` for the first term ``t``
     and the first vector ``v``, then for the second, and so on, and meanwhile asks for the rows ``ahead``.
 
     Args:
-        terms: what of an entry is multiplied with each of the vectors.
+        terms: what of an entry of a row and of each of the vectors is added up.
 
     """
     step = LINE if len(terms) == 1 else VECTOR
@@ -105,15 +122,20 @@ def dotter(*terms: Term) -> Any:
             wide = step // rows[0].size
             sums = {width: [rows[0].zeros(width) for _ in range(result.count)] for width in {1, wide}}
 
-            def body(j: Value, width: int) -> None:
+            def body(j: Value, width: int, chosen: range) -> None:
                 multiplied = [one.read(j, width) for one in vectors]
-                for k, row in enumerate(rows):
-                    w = row.read(j, width)
+                for k in chosen:
+                    w = rows[k].read(j, width)
                     for s, (term, v) in enumerate(zip(terms, multiplied, strict=True)):
                         place = sums[width][s * len(rows) + k]
-                        builder.store(add_product(builder, builder.load(place), term(builder, w), v), place)
+                        builder.store(_plus(builder, builder.load(place), term(builder, w, v)), place)
 
-            _loop(builder, vectors[0], step, ahead, body)
+            together = len(rows) if len(terms) <= MOST_SUMS else 2
+            groups = [range(k, min(k + together, len(rows))) for k in range(0, len(rows), together)]
+            # A single sum waits for the memory anyway.
+            late = [(row, LEAD) for row in rows[EARLY:] if len(terms) > 1]
+            bodies = [partial(body, chosen=chosen) for chosen in groups]
+            _loop(builder, vectors[0], step, [*((one, 0) for one in ahead), *late], bodies)
             totals = []
             for narrow, broad in zip(sums[1], sums[wide], strict=True):
                 total = builder.extract_element(builder.load(narrow), ir.IntType(32)(0))
@@ -178,17 +200,45 @@ def _parts(context: Any, builder: Value, kind: Any, given: Value) -> list[Any]:
     ]
 
 
-def _loop(builder: Value, over: Line, step: int, ahead: list[Line], body: Callable[[Value, int], None]) -> None:
-    """Build a loop over whole steps, in bytes, and one over the entries that are left."""
+def _loop(
+    builder: Value, over: Line, step: int, asked: list[tuple[Line, int]], bodies: Sequence[Callable[..., None]]
+) -> None:
+    """Build a loop over whole steps, in bytes, and one over the entries that are left.
+
+    If there are several bodies, each goes over some entries, then the next over the same. Meanwhile lines are asked
+    for, each so many entries from where the loop is.
+    """
     index = over.length.type
-    width = index(step // over.size)
-    whole = builder.sub(over.length, builder.srem(over.length, width))
-    with cgutils.for_range_slice(builder, index(0), whole, width, index) as (j, _):
-        for one in ahead:
-            one.fetch(j)
-        body(j, step // over.size)
+    width, chunk = step // over.size, CHUNK // over.size
+    whole = builder.sub(over.length, builder.srem(over.length, index(width)))
+
+    def steps(low: Value, high: Value) -> None:
+        for body in bodies:
+            with cgutils.for_range_slice(builder, low, high, index(width), index) as (j, _):
+                if body is bodies[0]:
+                    for one, lead in asked:
+                        one.fetch(builder.add(j, index(lead)))
+                body(j, width)
+
+    if len(bodies) == 1:
+        steps(index(0), whole)
+    else:
+        with cgutils.for_range_slice(builder, index(0), whole, index(chunk), index) as (low, _):
+            high = builder.add(low, index(chunk))
+            steps(low, builder.select(builder.icmp_signed("<", high, whole), high, whole))
     with cgutils.for_range_slice(builder, whole, over.length, index(1), index) as (j, _):
-        body(j, 1)
+        for body in bodies:
+            body(j, 1)
+
+
+def _plus(builder: Value, total: Value, factors: list[Value]) -> Value:
+    """Build the sum of a total and a product."""
+    return builder.fadd(total, *factors, flags=FLAGS) if len(factors) == 1 else add_product(builder, total, *factors)
+
+
+def _absolute(builder: Value, w: Value) -> Value:
+    name = f"llvm.fabs.v{w.type.count}{w.type.element.intrinsic_name}"
+    return builder.call(declared(builder, name, w.type, [w.type]), [w])
 
 
 def add_product(builder: Value, total: Value, w: Value, v: Value) -> Value:

@@ -22,8 +22,9 @@ from forestmix.arrays import Array, plain
 #: Entries of W for each thread: to wake one takes up to 0.3 ms, in which about this many are read.
 WORTH_A_THREAD = 2**19
 
-#: Entries of a dense W that a pass takes as long for as a kernel over variables does for one of them.
-ENTRIES = 4
+#: Entries of a dense W that a pass takes as long for as a kernel over variables does for one of them, and for the
+#: expectation of a row.
+ENTRIES, ENTRIES_OF_EXPECTATION = 4, 256
 
 _pool: ThreadPoolExecutor | None = None
 
@@ -56,7 +57,9 @@ def run_all(calls: Sequence[Callable[[], object]]) -> None:
         future.result()
 
 
-def summed(kernel: Callable[..., None], shape: tuple[int, int], sums: int, *arguments: Array | float) -> Array:
+def summed(
+    kernel: Callable[..., None], shape: tuple[int, int], sums: int, *arguments: Array | float, entries: int = ENTRIES
+) -> Array:
     """Run a kernel over the variables of a batch, and return its totals, (N, sums).
 
     Args:
@@ -64,10 +67,11 @@ def summed(kernel: Callable[..., None], shape: tuple[int, int], sums: int, *argu
         shape: number of observations and of variables.
         sums: how many totals there are for each observation.
         arguments: of the kernel; arrays of any layout.
+        entries: as many entries of W take as long as a variable.
 
     """
     (count, size), given = shape, [plain(part) if isinstance(part, np.ndarray) else part for part in arguments]
-    number = threads(ENTRIES * count * size)
+    number = threads(entries * count * size)
     totals = np.zeros((number, count, sums))
     if number == 1:
         kernel(0, size, *given, totals[0])

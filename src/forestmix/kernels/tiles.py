@@ -8,16 +8,26 @@ from __future__ import annotations
 
 from numba import njit
 
-from forestmix.kernels.lines import absolute_value, adder, dotter, itself, square
+from forestmix.kernels.lines import (
+    absolute_product,
+    absolute_value,
+    adder,
+    dotter,
+    itself,
+    square,
+    squared_product,
+)
 
 _dot_mean = dotter(itself)
 _dot_absolute = dotter(itself, absolute_value)
 _dot_squared = dotter(itself, square)
 _dot_both = dotter(itself, absolute_value, square)
+_dot_spreads = dotter(itself, absolute_product, squared_product)
 _add_mean = adder(itself)
 _add_absolute = adder(itself, absolute_value)
 _add_squared = adder(itself, square)
 _add_both = adder(itself, absolute_value, square)
+_add_spreads = adder(itself, absolute_product, squared_product)
 
 
 @njit(nogil=True)
@@ -76,7 +86,17 @@ def forward_squared(rows, ahead, mean, variance, products):  # type: ignore[no-u
 @njit(nogil=True)
 def forward_both(rows, ahead, mean, sd, variance, products):  # type: ignore[no-untyped-def]
     """Write ``w . mean``, ``|w| . sd`` and ``w^2 . variance`` of four rows into the rows of ``products``."""
-    found = _dot_both(rows, ahead, (mean, sd, variance))
+    _keep_three(products, _dot_both(rows, ahead, (mean, sd, variance)))
+
+
+@njit(nogil=True)
+def forward_spreads(rows, ahead, mean, sd, products):  # type: ignore[no-untyped-def]
+    """Write the same with ``variance = sd^2``, which costs less."""
+    _keep_three(products, _dot_spreads(rows, ahead, (mean, sd, sd)))
+
+
+@njit(nogil=True)
+def _keep_three(products, found):  # type: ignore[no-untyped-def]
     keep(products, 0, found[:4])
     keep(products, 1, found[4:8])
     keep(products, 2, found[8:])
@@ -104,3 +124,9 @@ def adjoint_squared(rows, ahead, factor, gradient, squared):  # type: ignore[no-
 def adjoint_both(rows, ahead, factor, gradient, absolute, squared):  # type: ignore[no-untyped-def]
     """Add to the gradient and to both curvatures."""
     _add_both(rows, ahead, lanes(factor, 0) + lanes(factor, 1) + lanes(factor, 2), (gradient, absolute, squared))
+
+
+@njit(nogil=True)
+def adjoint_spreads(rows, ahead, factor, linear, absolute, squared):  # type: ignore[no-untyped-def]
+    """Add ``w factor[0]``, ``|w| factor[1]`` and ``w^2 factor[1]^2`` to three sums."""
+    _add_spreads(rows, ahead, lanes(factor, 0) + lanes(factor, 1) + lanes(factor, 1), (linear, absolute, squared))

@@ -1,0 +1,143 @@
+"""Steps over a column-major W that read it once.
+
+A pass has its row terms only after the last column, so it reads W twice. A step does better when it begins where the
+last one left off, with the row terms known: a few columns are read from memory, give what the rows say about their
+latents, the latents move, and while the columns are still in cache they are added up into the row sums of the point
+that the step leads to. It is the mirror image of a pass over rows. A kernel works on a range of columns, given as rows
+of the transpose.
+
+``parts`` has a row for each sum that the next step needs::
+
+    parts[0]   sum_j w_ij mu_j          always
+    parts[1]   sum_j |w_ij| sigma_j     with ``absolute``
+    parts[-1]  sum_j w_ij^2 sigma_j^2   with ``squared``
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from forestmix.arrays import Array
+from forestmix.kernels.dense import add_rows
+from forestmix.kernels.tiles import (
+    adjoint_mean,
+    adjoint_spreads,
+    forward_absolute,
+    forward_both,
+    forward_mean,
+    forward_squared,
+    four,
+    two,
+)
+
+
+@njit(cache=True, nogil=True)
+def project_columns(
+    first: int, last: int, transposed: Array, mean: Array, sd: Array, absolute: bool, squared: bool, parts: Array
+) -> None:
+    """Add up the row sums of given latents."""
+    parts[:] = 0
+    factors = np.zeros((3, 4), transposed.dtype)
+    for j in range(first, last, 4):
+        factors[:] = 0
+        for lane in range(min(4, last - j)):
+            factors[0, lane], factors[1, lane], factors[2, lane] = mean[j + lane], sd[j + lane], sd[j + lane] ** 2
+        columns, ahead = four(transposed, j, last), four(transposed, j + 4, last)
+        add_columns(columns, ahead, factors, absolute, squared, parts)
+
+
+@njit(cache=True, nogil=True)
+def step_columns(
+    first: int, last: int, transposed: Array, error: Array, weighted: Array, kappa: Array, mean: Array, sd: Array,
+    prior_mean: Array, precision: Array, paper: bool, absolute: bool, squared: bool, next_absolute: bool,
+    next_squared: bool, gradient: Array, curvature: Array, exact: Array, new_mean: Array, new_sd: Array, parts: Array,
+) -> None:  # fmt: skip
+    """Make the forest mixture step (paper, Theorem 2), and add up the row sums where it leads.
+
+    ``error`` is e, ``weighted`` ``s kappa``. With ``absolute`` and ``squared`` D and H are written, else they are
+    taken as they are; ``paper`` says that D is what q's precision gains, as it is in the paper's bound, else H.
+    """
+    parts[:] = 0
+    products = np.zeros((3, 4), transposed.dtype)
+    for j in range(first, last, 4):
+        columns = four(transposed, j, last)
+        collect_columns(columns, error, weighted, kappa, absolute, squared, products)
+        for lane in range(min(4, last - j)):
+            k = j + lane
+            gradient[k] = products[0, lane]
+            if absolute:
+                curvature[k] = products[1, lane] / sd[k]
+            if squared:
+                exact[k] = products[2, lane]
+        move_latents(
+            j, min(4, last - j), mean, sd, prior_mean, precision, gradient, curvature, curvature if paper else exact,
+            new_mean, new_sd, products,
+        )  # fmt: skip
+        add_columns(columns, two(transposed, j + 4, last), products, next_absolute, next_squared, parts)
+
+
+@njit(nogil=True)
+def collect_columns(columns, error, weighted, kappa, absolute, squared, products):  # type: ignore[no-untyped-def]
+    """Multiply four columns with the row terms that are asked for."""
+    if absolute and squared:
+        forward_both(columns, (), error, weighted, kappa, products)
+    elif absolute:
+        forward_absolute(columns, (), error, weighted, products)
+    elif squared:
+        forward_squared(columns, (), error, kappa, products)
+    else:
+        forward_mean(columns, (), error, products)
+
+
+@njit(nogil=True)
+def add_columns(columns, ahead, products, absolute, squared, parts):  # type: ignore[no-untyped-def]
+    """Add four columns to the row sums that were asked for, while the next ones are fetched."""
+    if absolute and squared:
+        adjoint_spreads(columns, ahead, products, parts[0], parts[1], parts[2])
+    else:
+        add_rows(columns, ahead, products, absolute, squared, parts)
+
+
+@njit(nogil=True, error_model="numpy")
+def move_latents(  # type: ignore[no-untyped-def]
+    j, count, mean, sd, prior_mean, precision, gradient, curvature, information, new_mean, new_sd, products
+):  # fmt: skip
+    """Move ``count`` latents from ``j`` on, and put what the row sums need of them into ``products``."""
+    products[:] = 0
+    for lane in range(count):
+        k = j + lane
+        slope = gradient[k] - (mean[k] - prior_mean[k]) * precision[k]
+        new_mean[k] = mean[k] + slope / (precision[k] + curvature[k])
+        new_sd[k] = 1 / math.sqrt(precision[k] + information[k])
+        products[0, lane], products[1, lane], products[2, lane] = new_mean[k], new_sd[k], new_sd[k] ** 2
+
+
+@njit(cache=True, nogil=True)
+def conjugate_columns(
+    first: int, last: int, transposed: Array, weighted: Array, length: float, direction: Array, precision: Array,
+    inverse: Array, mean: Array, gradient: Array, new_mean: Array, new_gradient: Array, parts: Array, totals: Array,
+) -> None:  # fmt: skip
+    """Go ``length`` along the direction p of conjugate gradients, and add up ``W P^-1 gradient`` at its end.
+
+    ``weighted`` is ``K W p``, ``inverse`` P^-1; ``totals`` gets ``gradient^T P^-1 gradient`` at the end.
+    """
+    parts[:] = 0
+    norm, products = 0.0, np.zeros((1, 4), transposed.dtype)
+    for j in range(first, last, 4):
+        columns = four(transposed, j, last)
+        forward_mean(columns, (), weighted, products)
+        for lane in range(4):
+            k = j + lane
+            if k >= last:
+                products[0, lane] = 0
+                continue
+            image = products[0, lane] + precision[k] * direction[k]
+            new_mean[k] = mean[k] + length * direction[k]
+            new_gradient[k] = gradient[k] - length * image
+            products[0, lane] = new_gradient[k] * inverse[k]
+            norm += float(new_gradient[k]) * float(products[0, lane])
+        adjoint_mean(columns, two(transposed, j + 4, last), products, parts[0])
+    totals[0] = norm

@@ -1,0 +1,157 @@
+"""Steps that read a column-major W once: against their formulas, against row-major runs, and how often W is read."""
+
+import numpy as np
+import pytest
+
+import forestmix as fmx
+from forestmix import column_passes
+from forestmix.inference import accelerate, column_site
+from forestmix.inference.column_site import ColumnSite
+from forestmix.model import observations
+from forestmix.posterior import GaussianFactors
+from forestmix.weights import as_weights
+from site_cases import SHAPES, TALL, TOLERANCE, cases, expected, families
+
+PRIOR = fmx.Prior(fmx.Gaussian(0.7), bias=0.2)
+
+
+def column_problem(layer, x, objective):
+    model = fmx.DEF(layer, prior=PRIOR)
+    problem = fmx.ForestMixture(objective=objective, accelerate=False).problem(model, observations(model, x))
+    assert isinstance(problem.site, ColumnSite)
+    return problem
+
+
+def close(found, wanted, dtype):
+    wanted = np.asarray(wanted)
+    assert np.abs(np.squeeze(found) - wanted).max() < TOLERANCE[dtype] * (1 + np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("shape", [shape for shape in [*SHAPES, TALL] if min(shape) > 1], ids=str)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("objective", ["elbo", "fm"])
+def test_a_step_follows_its_formulas(objective, dtype, shape, threads):
+    for layer, W, data, q in cases("column-major", dtype, shape):
+        x = data.x[0] if data.observed is None else np.where(data.observed[0], data.x[0], np.nan)
+        found = column_problem(layer, x, objective).site.statistics(q)
+        value, gradient, D, H, eta, error, kappa = expected(layer, W, data, q, objective)
+        assert abs(found.value[0] - value) < TOLERANCE[dtype] * (1 + abs(value))
+        for got, want in [(found.gradient, gradient), (found.eta, eta), (found.error, error), (found.kappa, kappa)]:
+            close(np.broadcast_to(got, (1, len(want))), want, dtype)
+        close(found.curvature, D, dtype)
+        assert (found.exact is None) == (objective == "fm")
+        precision = 0.7**-2
+        slope = gradient - (q.mean[0].astype(float) - 0.2) * precision
+        mean = q.mean[0] + slope / (precision + D)
+        sd = 1 / np.sqrt(precision + (D if objective == "fm" else H))
+        close(found.ahead.q.mean, mean, dtype)
+        close(found.ahead.q.sd, sd, dtype)
+        close(found.ahead.sums.linear, W @ mean, dtype)
+        close(found.ahead.sums.absolute, np.abs(W) @ sd, dtype)
+        if objective == "elbo" and not layer.family.curvature_is_constant:
+            close(found.ahead.sums.squared, W**2 @ sd**2, dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("objective", ["elbo", "fm"])
+def test_plain_runs_are_those_of_a_row_major_matrix(objective, dtype, threads):
+    rng = np.random.default_rng(0)
+    W = (rng.standard_normal((61, 23)) / 4).astype(dtype)
+    for family in families(61, rng):
+        x = fmx.DEF(fmx.Layer(family, W)).sample(rng).x
+        rows, columns = (
+            fmx.infer(fmx.DEF(fmx.Layer(family, given)), x, objective=objective, accelerate=False, max_iter=80)
+            for given in (W, np.asfortranarray(W))
+        )
+        assert abs(rows.n_iter - columns.n_iter) <= (0 if dtype == np.float64 else 5)
+        for name in ("mean", "sd", "objective"):
+            np.testing.assert_allclose(
+                getattr(columns, name), getattr(rows, name), rtol=20 * TOLERANCE[dtype], atol=1e-3
+            )
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("objective", ["elbo", "fm"])
+def test_conjugate_gradients_find_the_exact_mean(objective, dtype, threads):
+    rng = np.random.default_rng(1)
+    for n, m in [(203, 101), (40, 90), (3, 2), (5, 1)]:
+        W, noise = rng.standard_normal((n, m)), 0.5 + rng.random(n)
+        x = rng.standard_normal(n)
+        model = fmx.DEF(fmx.Layer(fmx.Gaussian(noise), np.asfortranarray(W, dtype)), prior=PRIOR)
+        result = fmx.infer(model, x, objective=objective, accelerate="cg", tol=1e-10)
+        A = np.eye(m) / 0.7**2 + W.T @ (W / noise[:, None] ** 2)
+        exact = np.linalg.solve(A, W.T @ (x / noise**2) + 0.2 / 0.7**2)
+        np.testing.assert_allclose(result.mean, exact, atol=1e-7 if dtype == np.float64 else 2e-3)
+
+
+def counted(monkeypatch, module, name):
+    """Count calls of a function that a module has imported."""
+    calls, real = [], getattr(module, name)
+    monkeypatch.setattr(module, name, lambda *given, **options: (calls.append(1), real(*given, **options))[1])
+    return calls
+
+
+@pytest.mark.parametrize("objective", ["elbo", "fm"])
+@pytest.mark.parametrize("family", [fmx.Gaussian(0.5), fmx.Bernoulli()], ids=str)
+def test_a_plain_iteration_reads_w_once(family, objective, monkeypatch):
+    rng = np.random.default_rng(2)
+    W = np.asfortranarray(rng.standard_normal((50, 20)) / 5)
+    steps, projections = (counted(monkeypatch, column_site, name) for name in ("step", "project"))
+    model, x = fmx.DEF(fmx.Layer(family, W)), rng.integers(0, 2, 50)
+    result = fmx.infer(model, x, objective=objective, accelerate=False, max_iter=15, tol=1e-12)
+    assert result.n_iter == 15
+    assert (len(steps), len(projections)) == (16, 1), "one projection for the start, and one step for each point"
+
+
+def test_a_conjugate_gradient_iteration_reads_w_once(monkeypatch):
+    rng = np.random.default_rng(3)
+    W = np.asfortranarray(rng.standard_normal((90, 300)))
+    steps, images = (counted(monkeypatch, accelerate, name) for name in ("conjugate_step", "column_image"))
+    others = counted(monkeypatch, accelerate, "normal_image")
+    result = fmx.infer(
+        fmx.DEF(fmx.Layer(fmx.Gaussian(0.1), W)), rng.standard_normal(90), accelerate="cg", max_iter=120, tol=1e-15
+    )  # fmt: skip
+    assert (len(steps), len(others)) == (result.n_iter, 0)
+    assert len(images) == 1 + result.n_iter // accelerate.REFRESH, "at the start and after each refresh"
+
+
+@pytest.mark.parametrize("objective", ["elbo", "fm"])
+def test_a_refused_step_is_taken_back(objective):
+    """Poisson rows far from their counts: whole steps overflow, and the run has to go back to its rows."""
+    rng = np.random.default_rng(4)
+    W = 3 * rng.standard_normal((40, 8))
+    x = rng.poisson(50.0, 40)
+    rows, columns = (
+        fmx.infer(fmx.DEF(fmx.Layer(fmx.Poisson(), given)), x, objective=objective, accelerate=False, max_iter=30)
+        for given in (W, np.asfortranarray(W))
+    )
+    assert rows.trace.step[-1] > 30, "no step was refused"
+    assert np.all(np.diff(columns.trace.objective) >= -1e-9 * np.abs(columns.trace.objective[1:]))
+    np.testing.assert_allclose(columns.objective, rows.objective, rtol=1e-9)
+
+
+def test_batches_go_their_own_way_until_one_is_left():
+    rng = np.random.default_rng(5)
+    W = np.asfortranarray(rng.standard_normal((40, 12)) / 3)
+    model = fmx.DEF(fmx.Layer(fmx.Bernoulli(), W))
+    x = rng.integers(0, 2, (3, 40))
+    batch = fmx.infer(model, x, accelerate=False, tol=1e-5)
+    for k in range(3):
+        np.testing.assert_allclose(batch.mean[k], fmx.infer(model, x[k], accelerate=False, tol=1e-5).mean, atol=1e-8)
+
+
+def test_which_weights_are_read_by_columns():
+    W = np.ones((4, 3))
+    given = {"rows": W, "columns": np.asfortranarray(W), "column": W[:, :1].copy()}
+    read = {name: column_passes.reads_columns(as_weights(array)) for name, array in given.items()}
+    assert read == {"rows": False, "columns": True, "column": False}
+
+
+def test_a_step_repeats_to_the_last_bit(threads):
+    rng = np.random.default_rng(6)
+    W = np.asfortranarray(rng.standard_normal((130, 70)) / 8)
+    problem = column_problem(fmx.Layer(fmx.Bernoulli(), W), rng.integers(0, 2, 130), "elbo")
+    q = GaussianFactors(rng.standard_normal((1, 70)), 0.1 + rng.random((1, 70)))
+    first, second = (problem.site.statistics(q) for _ in range(2))
+    assert np.array_equal(first.ahead.q.mean, second.ahead.q.mean)
+    assert all(np.array_equal(a, b) for a, b in zip(first.ahead.sums, second.ahead.sums, strict=True))

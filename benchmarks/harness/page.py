@@ -12,7 +12,8 @@ INTRODUCTION = """\
 # Benchmarks
 
 Written by `make bench`; do not edit. Contenders take turns in one run on the same machine, with all cores for whoever's
-turn it is, so ratios mean something even where times do not. Libraries that are compared have a process each. Where a
+turn it is, so ratios mean something even where times do not. Libraries that are compared have a process each, and a
+tenth of a second passes between two of them, in which threads that still wait for work in a loop give up. Where a
 section states an accuracy, answers are checked to have reached it by NumPy code of its own before times count. Times
 are medians; ratios are medians of the ratios within a round, with their range in brackets. In races on
 Gaussian models a short run is made several times in a round, and their median counts. "First call" is a contender's

@@ -11,6 +11,8 @@ from statistics import median
 Rounds = dict[str, list[float | None]]
 #: Seconds for which a short run is made again and again within a round.
 SHORT = 0.3
+#: Seconds between two contenders, in which threads that still wait for work in a loop, as those of BLAS do, give up.
+PAUSE = 0.1
 
 
 @dataclass(frozen=True)
@@ -68,8 +70,9 @@ def typical(run: Callable[[], float], seconds: float) -> Callable[[], float]:
 
 
 def take_turns(
-    contenders: dict[str, Callable[[], float]], repeats: int, allowance: float = math.inf, spare: float = 0.0
-) -> Rounds:
+    contenders: dict[str, Callable[[], float]], repeats: int, allowance: float = math.inf, spare: float = 0.0,
+    pause: float = 0.0,
+) -> Rounds:  # fmt: skip
     """Run every contender once in each round; a contender that has used up its allowance sits out.
 
     Args:
@@ -77,6 +80,7 @@ def take_turns(
         repeats: the number of rounds.
         allowance: seconds a contender may use in all; the run that exceeds it still counts.
         spare: seconds within which there are more rounds, up to three times as many.
+        pause: seconds between two contenders.
 
     """
     rounds: Rounds = {name: [] for name in contenders}
@@ -85,6 +89,7 @@ def take_turns(
         if number >= repeats and time.perf_counter() > end:
             break
         for name, run in contenders.items():
+            time.sleep(pause)
             used = sum(seconds for seconds in rounds[name] if seconds is not None)
             rounds[name].append(run() if used < allowance else None)
     return rounds

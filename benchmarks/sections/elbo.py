@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.harness.results import Section, Table, Target
-from benchmarks.harness.rounds import Rounds, ratios, seconds_text, short, take_turns, times
+from benchmarks.harness.rounds import PAUSE, Rounds, ratios, seconds_text, short, take_turns, times
 from benchmarks.harness.worker import ContenderError, Worker, workers
 from benchmarks.problems.judge import ElboJudge
 from benchmarks.problems.regression import regression_problems
@@ -95,7 +95,7 @@ def exact_rounds(
         for name, found in exact.items()
         if found.iterations is not None
     }
-    rounds = take_turns(runs | {AS_IT_STOPS: partial(run, AS_IT_STOPS, OURS, {})}, repeats, allowance, SPARE)
+    rounds = take_turns(runs | {AS_IT_STOPS: partial(run, AS_IT_STOPS, OURS, {})}, repeats, allowance, SPARE, PAUSE)
     for name, found in exact.items():
         found.gap = gaps.get(name, found.gap)
     return {name: seconds for name, seconds in rounds.items() if gaps[name] <= TARGET_GAP}, gaps

@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks.contenders.linear import LARGEST_DIRECT
 from benchmarks.harness.ladder import Outcome, loosest
 from benchmarks.harness.results import Section, Table, Target
-from benchmarks.harness.rounds import Rounds, ratios, seconds_text, take_turns, times, typical
+from benchmarks.harness.rounds import PAUSE, Rounds, ratios, seconds_text, take_turns, times, typical
 from benchmarks.harness.worker import ContenderError, Reply, workers
 from benchmarks.problems.gaussian import gaussian_problems
 from benchmarks.problems.judge import RidgeJudge
@@ -136,7 +136,7 @@ def timed_rounds(
         name: typical(lambda name=name, best=best: calls[name](tolerance=best.setting).seconds, best.seconds)
         for name, best in ready.items()
     }
-    return take_turns(runs, repeats, limit, SPARE)
+    return take_turns(runs, repeats, limit, SPARE, PAUSE)
 
 
 def row(

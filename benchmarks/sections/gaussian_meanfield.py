@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.harness.ladder import loosest
 from benchmarks.harness.results import Section, Table, Target
-from benchmarks.harness.rounds import ratios, seconds_text, take_turns, times, typical
+from benchmarks.harness.rounds import PAUSE, ratios, seconds_text, take_turns, times, typical
 from benchmarks.harness.worker import ContenderError, Worker
 from benchmarks.problems.store import Problem, save
 
@@ -85,7 +85,7 @@ def compete(
             runs[name] = typical(
                 lambda worker=worker, chosen=chosen: worker.call("run", **chosen).seconds, outcomes[name].best.seconds
             )
-    rounds = take_turns(runs, repeats, budget / 2)
+    rounds = take_turns(runs, repeats, budget / 2, pause=PAUSE)
     table = Table("", ["contender", "distance", "effort", "time", "relative to forestmix", "first call"])
     for name, _, option, _ in settings:
         outcome = outcomes[name]

@@ -169,9 +169,9 @@ def measure(size: str, say: Callable[[str], None]) -> Section:
     note = (
         "A full iteration makes the step and gives value, gradient and curvature at its end: for the paper's bound it "
         "takes two products with W and two with |W|, on the ELBO more with W∘W. No curvature is taken over from the "
-        "iteration before, which Gaussian rows would allow. Reading W adds up its entries in a plain loop with the same "
-        "threads; reading by four adds up four rows at a time, as the passes do, which keeps more of the memory's loads "
-        "under way. A mean-only iteration is one of conjugate gradients, two products. Over a column-major W an "
+        "iteration before, which Gaussian rows would allow. Reading W adds up its entries in a plain loop with the "
+        "same threads; reading by four adds up four rows at a time, as the passes do, which keeps more of the memory's "
+        "loads under way. A mean-only iteration is one of conjugate gradients, two products. Over a column-major W an "
         "iteration goes on from the row sums of the last one and reads W once; a start, and each of Newton's steps, "
         "reads it twice, since a row is complete only after its last column."
     )

@@ -61,7 +61,7 @@ def fused_pass(
 
     Args:
         weights: dense or sparse, see ``has_fused_pass``.
-        bias: of the rows.
+        bias: of each row, (n,).
         table: the rows with their data.
         mean: of the factors, (m,).
         sd: of the factors, (m,).
@@ -74,7 +74,7 @@ def fused_pass(
     from forestmix.kernels import csr, dense
 
     n = weights.shape[0]
-    rows = (_rows(bias, n, weights.dtype), table.kind[0], table.x[0], table.scale, table.constant[0])
+    rows = (bias, table.kind[0], table.x[0], table.scale, table.constant[0])
     spreads = {None: dense.NO_SPREAD, "fm": dense.ABSOLUTE_SPREAD, "elbo": dense.SQUARED_SPREAD}
     # One block: large ones get large pages from NumPy, and small pages would be mapped one by one during the pass.
     terms = tuple(np.empty((3, n), weights.dtype))
@@ -107,8 +107,8 @@ def settle_rows(bias: Array, table: RowTable, eta: Array, spread: Array | None) 
     shape, dtype = eta.shape, eta.dtype
     error, kappa = np.empty(shape, dtype), np.empty(shape, dtype)
     totals = threaded.summed(
-        rows.settle_rows, shape, 2, table.kind, table.x, table.scale, table.constant, _rows(bias, shape[1], dtype),
-        eta, np.empty((0, 0), dtype) if spread is None else spread, error, kappa,
+        rows.settle_rows, shape, 2, table.kind, table.x, table.scale, table.constant, bias, eta,
+        np.empty((0, 0), dtype) if spread is None else spread, error, kappa,
         entries=threaded.ENTRIES if spread is None else threaded.ENTRIES_OF_EXPECTATION,
     )  # fmt: skip
     return totals[:, 0], totals[:, 1], error, kappa
@@ -123,7 +123,7 @@ def curvatures(weights: Weights, sd: Array, kappa: Array, *, curvature: bool, ex
     kind, x = np.full((1, n), rows.GAUSSIAN, np.int8), nothing.astype(weights.dtype)
     table = rows.RowTable(kind, x, np.sqrt(kappa, dtype=np.float64), nothing)
     mean = np.zeros(m, weights.dtype)
-    return fused_pass(weights, np.zeros(()), table, mean, sd, None, curvature=curvature, exact=exact)
+    return fused_pass(weights, x[0], table, mean, sd, None, curvature=curvature, exact=exact)
 
 
 def normal_image(
@@ -215,7 +215,3 @@ def _added_up(weights: Weights, parts: Array, sums: int) -> Array:
     out, cuts = np.empty((sums, m), parts.dtype), threaded.even_cuts(m, threaded.threads(m * sums * count))
     threaded.run_all([partial(csr.add_up, *bounds, parts, out) for bounds in pairwise(cuts)])
     return out
-
-
-def _rows(bias: Array, n: int, dtype: np.dtype[Any]) -> Array:
-    return np.ascontiguousarray(np.broadcast_to(np.asarray(bias, dtype), n))

@@ -15,7 +15,7 @@ One observation takes a single pass over W where there is a compiled one (``fore
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -63,7 +63,7 @@ class SiteStatistics(Pass):
 
     def spread_form(self, sd: Array) -> Array:
         """Return ``sum_j sigma_j^2 information_j``, which is ``sum_i kappa_i r_i^2`` for constant curvature, (N,)."""
-        return np.einsum("kj,kj,kj->k", *np.broadcast_arrays(sd, sd, self.information), dtype=np.float64)
+        return spread_form(sd, self.information)
 
 
 class Site:
@@ -112,6 +112,11 @@ class Site:
             np.ascontiguousarray(np.broadcast_to(np.asarray(codes.scale, np.float64), n)),
             np.ascontiguousarray(np.broadcast_to(constant, (len(constant), n))),
         )
+
+    @cached_property
+    def row_bias(self) -> Array:
+        """The bias of each row, (n,)."""
+        return np.ascontiguousarray(np.broadcast_to(self.layer.bias, self.layer.size), self.layer.weights.dtype)
 
     @cached_property
     def columns(self) -> scipy.sparse.csc_array:
@@ -196,7 +201,7 @@ class Site:
     def _one_pass(self, q: GaussianFactors, curvature: Array | None, exact: Array | None) -> SiteStatistics:
         assert self.row_table is not None
         found = fused_pass(
-            self.layer.weights, self.layer.bias, self.row_table, q.mean[0], q.sd[0],
+            self.layer.weights, self.row_bias, self.row_table, q.mean[0], q.sd[0],
             None if self.layer.family.curvature_is_constant else self.objective,
             curvature=self.wants_curvature and curvature is None, exact=self.wants_exact and exact is None,
         )  # fmt: skip
@@ -238,7 +243,7 @@ class Site:
         By the family itself where no kernel knows it; and for a batch with one curvature for all, which is kept once.
         """
         if self.row_table is not None and (spread is not None or len(eta) == 1):
-            return settle_rows(self.layer.bias, self.row_table, eta, spread)
+            return settle_rows(self.row_bias, self.row_table, eta, spread)
         log_likelihood, error, kappa = self.row_terms(eta, np.zeros((), eta.dtype) if spread is None else spread)
         size = np.abs(log_likelihood) + np.abs(error) * (np.abs(eta) + np.abs(self.layer.bias) + np.abs(self.data.x))
         return total(log_likelihood), total(size), error, kappa
@@ -249,18 +254,21 @@ class Site:
         return ahead.absolute if self.groups is None else self._grouped_spread(self.groups, q.sd)
 
     def _assemble(
-        self, q: GaussianFactors, found: Pass, curvature: Array | None, exact: Array | None
+        self, q: GaussianFactors, found: Pass, curvature: Array | None, exact: Array | None, ahead: Ahead | None = None
     ) -> SiteStatistics:
-        known = {"curvature": curvature, "exact": exact, "objective": self.objective}
-        statistics = SiteStatistics(**(vars(found) | known))
-        if not self.layer.family.curvature_is_constant:
-            return statistics
-        # This saves the products that r_i takes.
-        return replace(statistics, value=found.value - 0.5 * statistics.spread_form(q.sd))
+        value, information = found.value, curvature if self.objective == "fm" else exact
+        if self.layer.family.curvature_is_constant:
+            # This saves the products that r_i takes.
+            assert information is not None
+            value = value - 0.5 * spread_form(q.sd, information)
+        return SiteStatistics(
+            value, found.magnitude, found.gradient, curvature, exact, found.eta, found.error, found.kappa,
+            self.objective, ahead,
+        )  # fmt: skip
 
     def expected_log_likelihood(self, q: GaussianFactors) -> Array:
         """Return the bound on ``E log p(x | y)`` of each observation, (N,)."""
-        weights, bias = self.layer.weights, self.layer.bias
+        weights, bias = self.layer.weights, self.row_bias
         if q.mean.shape[0] == 1 and self.fused and self.row_table is not None:
             options = {"curvature": False, "exact": False}
             return fused_pass(weights, bias, self.row_table, q.mean[0], q.sd[0], self.objective, **options).value
@@ -297,6 +305,11 @@ class Site:
         out = np.empty_like(sd)
         group_curvature(self.column_arrays, groups.starts, groups.members, sd, kappa, out)
         return out
+
+
+def spread_form(sd: Array, information: Array) -> Array:
+    """Return ``sum_j sigma_j^2 information_j``, (N or 1,); a single row of either serves all."""
+    return np.einsum("kj,kj,kj->k", sd, sd, information, dtype=np.float64)
 
 
 def same_rows(first: Array, second: Array) -> tuple[Array, Array]:

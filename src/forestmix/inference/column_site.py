@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from forestmix.arrays import Array
@@ -42,22 +40,22 @@ class ColumnSite(Site):
         paper, constant = self.objective == "fm", self.layer.family.curvature_is_constant
         wanted = (curvature is None, not paper and not constant)
         sums = self._row_sums(q, None if known is None else known[1].ahead, *wanted)
-        eta = (sums.linear + self.layer.bias)[np.newaxis]
+        eta = (sums.linear + self.row_bias)[np.newaxis]
         spread = None if constant else (sums.absolute if paper else np.sqrt(sums.squared))[np.newaxis]
-        value, magnitude, error, kappa = settle_rows(self.layer.bias, self.row_table, eta, spread)
+        value, magnitude, error, kappa = settle_rows(self.row_bias, self.row_table, eta, spread)
         weighted = kappa[0] if sums.absolute is None else sums.absolute * kappa[0]
         made = step(
             self.layer.weights, (error[0], weighted, kappa[0]), Latents(q.mean[0], q.sd[0], *self.prior),
             _first(curvature), _first(exact), paper=paper, ahead=wanted,
         )  # fmt: skip
         sd = settled(made.sd[np.newaxis], q.sd)
-        found = self._assemble(
+        return self._assemble(
             q,
             Pass(value, magnitude, made.gradient[np.newaxis], None, None, eta, error, kappa),
             made.curvature[np.newaxis],
             None if made.exact is None else made.exact[np.newaxis],
+            Ahead(GaussianFactors(made.mean[np.newaxis], sd), made.sums),
         )
-        return replace(found, ahead=Ahead(GaussianFactors(made.mean[np.newaxis], sd), made.sums))
 
     def _row_sums(self, q: GaussianFactors, ahead: Ahead | None, absolute: bool, squared: bool) -> Projection:
         """Return the row sums at q, those of the last step if it led there."""

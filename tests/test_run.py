@@ -87,15 +87,15 @@ def test_refused_proposals_fall_back_to_the_plain_step(model, monkeypatch):
 def test_a_fall_of_a_monotone_algorithm_is_an_alarm(model, monkeypatch):
     from forestmix.inference import forest_mixture
 
-    honest = forest_mixture.step_all
+    honest = forest_mixture.step_forest
     calls = []
 
-    def broken(problem, point, rule):
+    def broken(problem, point):
         calls.append(1)
-        q = honest(problem, point, rule)
+        q = honest(problem, point)
         return q if len(calls) < 3 else type(q)(q.mean + 10.0, q.sd)
 
-    monkeypatch.setattr(forest_mixture, "step_all", broken)
+    monkeypatch.setattr(forest_mixture, "step_forest", broken)
     result = fmx.infer(model, model.sample(0).x, accelerate=False)
     assert result.status is fmx.Status.DECREASED
     assert result.objective == pytest.approx(result.trace.objective[2])

@@ -8,6 +8,7 @@ import tempfile
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -114,9 +115,9 @@ def measure_kind(kind: str, sizes: tuple[float, ...], repeats: int, say: Callabl
 
 
 def several(run: Callable[[], float], entries: float) -> Callable[[], float]:
-    """Return a run that is made several times if it is small, for the clock is no finer than their differences."""
-    batch = max(1, int(1e6 / entries))
-    return lambda: sum(run() for _ in range(batch)) / batch
+    """Return a run that gives the median of several in a row, as the iterations of a run follow each other."""
+    count = max(5, int(1e6 / entries))
+    return lambda: median(run() for _ in range(count))
 
 
 def slope(points: list[dict[str, Any]], what: str = "seconds") -> float | None:

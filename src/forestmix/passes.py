@@ -87,12 +87,12 @@ def fused_pass(
         weights, (csr.pass_rows, dense.pass_rows, dense.pass_columns), sums,
         (*rows, *vectors, spreads[spread], curvature, exact, *terms), with_totals=True,
     )  # fmt: skip
-    out = _added_up(weights, parts, sums)
+    out = _added_up(weights, parts, sd, curvature, sums)
     give_back_parts(weights, parts)
     eta, error, kappa = terms
     return Pass(
         totals[:1], totals[1:], out[:1],
-        out[1:2] / sd if curvature else None, out[-1:] if exact else None,
+        out[1:2] if curvature else None, out[-1:] if exact else None,
         eta[None], error[None], kappa[None],
     )  # fmt: skip
 
@@ -205,13 +205,13 @@ def give_back_parts(weights: Weights, parts: Array) -> None:
     weights.__dict__["_parts"] = parts
 
 
-def _added_up(weights: Weights, parts: Array, sums: int) -> Array:
-    """Return what the threads have added up, (sums, m)."""
-    if not isinstance(weights, SparseWeights):
-        return parts[0].copy() if len(parts) == 1 else parts.sum(axis=0)
-    from forestmix.kernels import csr, threaded
+def _added_up(weights: Weights, parts: Array, sd: Array, curvature: bool, sums: int) -> Array:
+    """Return what the threads have added up, (sums, m), with ``D`` in the place of ``D sigma``."""
+    from forestmix.kernels import csr, dense, threaded
 
-    count, m, _ = parts.shape
-    out, cuts = np.empty((sums, m), parts.dtype), threaded.even_cuts(m, threaded.threads(m * sums * count))
-    threaded.run_all([partial(csr.add_up, *bounds, parts, out) for bounds in pairwise(cuts)])
+    kernel = csr.add_up if isinstance(weights, SparseWeights) else dense.add_up
+    m = weights.shape[1]
+    out, cuts = np.empty((sums, m), parts.dtype), threaded.even_cuts(m, threaded.threads(m * sums * len(parts)))
+    spread = np.ascontiguousarray(sd)
+    threaded.run_all([partial(kernel, *bounds, parts, spread, curvature, out) for bounds in pairwise(cuts)])
     return out

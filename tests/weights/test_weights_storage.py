@@ -114,7 +114,7 @@ def test_sparse_weights_keep_no_copy_of_their_entries():
     weights.project(np.ones((1, 40)), np.ones((1, 40)), absolute=True, squared=True)
     weights.collect(np.ones((1, 50)), np.ones((1, 50)), np.ones((1, 50)))
     assert abs(weights).nnz == weights.square().nnz == weights.nnz
-    assert set(vars(weights)) == before
+    assert set(vars(weights)) - before == {"_cuts"}, "where threads cut W, a few row numbers"
 
 
 def test_abs_of_positive_entries_is_shared():

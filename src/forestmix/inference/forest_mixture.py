@@ -22,7 +22,7 @@ from forestmix.inference.layers import check_schedule, sets_of_layers, step_laye
 from forestmix.inference.make import make_problem
 from forestmix.inference.newton import NewtonSteps, safe_share
 from forestmix.inference.problem import Problem
-from forestmix.inference.rules import forest_mixture, mix, step_all, step_groups
+from forestmix.inference.rules import forest_mixture, mix, step_forest, step_groups
 from forestmix.inference.schedule import Cursor, GroupAfterGroup
 from forestmix.model import DEF, Observations
 from forestmix.partition import Partition
@@ -118,7 +118,7 @@ class ForestMixture(Algorithm):
             sets = len(sets_of_layers(self.schedule, len(problem.layers)))
             return Proposal(step_layers(problem, point, self.schedule), sets, problem.size)
         ahead = point.site.ahead
-        return Proposal(step_all(problem, point, forest_mixture) if ahead is None else ahead.q, 1, problem.size)
+        return Proposal(step_forest(problem, point) if ahead is None else ahead.q, 1, problem.size)
 
     def retreats(self, problem: Any, point: Any, refused: GaussianFactors, memory: Memory) -> Iterator[Any]:
         """Yield shorter parts of a refused step, the plain forest mixture step, shorter parts of that, and no step.
@@ -132,7 +132,7 @@ class ForestMixture(Algorithm):
             return
         if problem.curvature_is_constant:
             if self.accelerated:
-                yield step_all(problem, point, forest_mixture)
+                yield step_forest(problem, point)
             return
         shorter = refused
         if isinstance(memory, NewtonSteps) and not problem.site.layer.family.curvature_is_bounded:
@@ -142,7 +142,7 @@ class ForestMixture(Algorithm):
         for _ in range(SHORTER_STEPS):
             shorter = mix(point.q, shorter, 0.5)
             yield shorter
-        plain = step_all(problem, point, forest_mixture)
+        plain = step_forest(problem, point)
         for halvings in range(LONGEST_RETREAT):
             yield mix(point.q, plain, 0.5**halvings)
         yield point.q

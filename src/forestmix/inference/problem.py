@@ -60,6 +60,7 @@ class Problem:
         m, dtype = model.n_latent, model.dtype
         self.prior_mean = np.broadcast_to(model.prior.bias, m).copy()
         self.prior_precision = np.broadcast_to(prior_sd(model.prior).astype(dtype) ** -2, m).copy()
+        self._unit = ROUNDING_UNITS * float(np.finfo(dtype).eps)
         self._last_spread: tuple[Array, Array] | None = None
         self._settled: tuple[tuple[Array, Array], tuple[Array, Array]] | None = None
 
@@ -117,8 +118,7 @@ class Problem:
             vectors.prior_slope, slope.shape, 1, q.mean, self.prior_mean, self.prior_precision, site.gradient, slope
         )  # fmt: skip
         divergence = 0.5 * form[:, 0] + self._spread_divergence(q)
-        unit = ROUNDING_UNITS * float(np.finfo(self.model.dtype).eps)
-        rounding = unit * (site.magnitude + np.abs(divergence) + self.size)
+        rounding = self._unit * (site.magnitude + np.abs(divergence) + self.size)
         return Point(q, site, site.value - divergence, slope, rounding)
 
     def moved(

@@ -58,11 +58,14 @@ def spread_at(problem: Problem, information: Array, old: Array) -> Array:
     from forestmix.kernels import threaded, vectors
 
     new = np.empty_like(information)
-    unit = new.dtype.type(SETTLED * np.finfo(new.dtype).eps)
     changed = threaded.summed(
-        vectors.spreads, new.shape, 1, problem.prior_precision, information, old, unit, new
+        vectors.spreads, new.shape, 1, problem.prior_precision, information, old, _settled_unit(new), new
     )  # fmt: skip
     return new if changed.any() or new.shape != old.shape else old
+
+
+def _settled_unit(sd: Array) -> float:
+    return sd.dtype.type(SETTLED * np.finfo(sd.dtype).eps)
 
 
 def settled(new: Array, old: Array) -> Array:
@@ -76,6 +79,19 @@ def step_all(problem: Problem, point: Point, rule: Rule) -> GaussianFactors:
     """Update every latent at once."""
     precision, sd = rule(problem, point)
     return GaussianFactors(point.q.mean + point.gradient / precision, sd)
+
+
+def step_forest(problem: Problem, point: Point) -> GaussianFactors:
+    """Update every latent at once by the forest mixture rule, in one reading of the vectors."""
+    from forestmix.kernels import threaded, vectors
+
+    curvature, information, old = problem.curvature(point), point.site.information, point.q
+    mean, sd = np.empty_like(old.mean), np.empty_like(information)
+    changed = threaded.summed(
+        vectors.step, mean.shape, 1, problem.prior_precision, curvature, information, point.gradient, old.mean,
+        old.sd, _settled_unit(sd), mean, sd,
+    )  # fmt: skip
+    return GaussianFactors(mean, sd if changed.any() or sd.shape != old.sd.shape else old.sd)
 
 
 def mix(old: GaussianFactors, new: GaussianFactors, share: float | Array) -> GaussianFactors:

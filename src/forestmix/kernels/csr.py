@@ -127,15 +127,20 @@ def normal_rows(
         _scatter_mean(columns, values, first, last, e, sums)
 
 
-@njit(cache=True, nogil=True)
-def add_up(first: int, last: int, parts: Array, out: Array) -> None:
-    """Write the sums of all threads for a range of latents, in their order, each sum in a row of its own."""
+@njit(cache=True, nogil=True, error_model="numpy")
+def add_up(first: int, last: int, parts: Array, sd: Array, absolute: bool, out: Array) -> None:
+    """Write the sums of all threads for a range of latents, in their order, each sum in a row of its own.
+
+    With ``absolute`` the second is ``D_j sigma_j``, and is written as ``D_j``.
+    """
     for j in range(first, last):
         for k in range(out.shape[0]):
             total = parts[0, j, k]
             for t in range(1, parts.shape[0]):
                 total += parts[t, j, k]
             out[k, j] = total
+        if absolute:
+            out[1, j] /= sd[j]
 
 
 @njit(cache=True, nogil=True)

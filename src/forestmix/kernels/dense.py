@@ -173,6 +173,18 @@ def _collect_block(transposed, rows, sums, absolute, squared, parts):  # type: i
                 parts[parts.shape[0] - 1, j + lane] += out[2, lane]
 
 
+@njit(cache=True, nogil=True, error_model="numpy")
+def add_up(first: int, last: int, parts: Array, sd: Array, absolute: bool, out: Array) -> None:
+    """Write the sums of all threads for a range of latents, in their order; with ``absolute`` the second as ``D_j``."""
+    for k in range(out.shape[0]):
+        total = out[k, first:last]
+        total[:] = parts[0, k, first:last]
+        for t in range(1, parts.shape[0]):
+            total += parts[t, k, first:last]
+        if absolute and k == 1:
+            total /= sd[first:last]
+
+
 @njit(cache=True, nogil=True)
 def normal_rows(first: int, last: int, W: Array, direction: Array, kappa: Array, parts: Array) -> None:
     """Add up ``W^T diag(kappa) W p`` over a range of rows of a row-major W."""

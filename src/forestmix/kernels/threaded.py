@@ -16,6 +16,7 @@ from itertools import pairwise
 
 import numba
 import numpy as np
+from numba.np.ufunc import parallel
 
 from forestmix.arrays import Array, plain
 
@@ -35,12 +36,19 @@ def threads(entries: int) -> int:
     At most as many as ``NUMBA_NUM_THREADS`` or ``numba.set_num_threads`` allow.
     """
     wanted = entries // WORTH_A_THREAD
-    return 1 if wanted < 2 else min(int(numba.get_num_threads()), wanted)
+    return 1 if wanted < 2 else min(_allowed(), wanted)
 
 
-def even_cuts(length: int, count: int) -> Array:
+def _allowed() -> int:
+    """Return what ``numba.get_num_threads`` does, which starts Numba's own threads if nobody has needed them yet."""
+    if getattr(parallel, "_is_initialized", True):
+        return int(numba.get_num_threads())
+    return int(numba.config.NUMBA_DEFAULT_NUM_THREADS)  # type: ignore[attr-defined]
+
+
+def even_cuts(length: int, count: int) -> list[int]:
     """Return the bounds of ``count`` ranges of about the same length."""
-    return length * np.arange(count + 1) // count
+    return [length * k // count for k in range(count + 1)]
 
 
 def run_all(calls: Sequence[Callable[[], object]]) -> None:

@@ -73,6 +73,19 @@ def spreads(
         totals[k, 0] = changed
 
 
+@njit(cache=True, nogil=True, fastmath=FAST, error_model="numpy")
+def step(
+    first: int, last: int, precision: Array, curvature: Array, information: Array, gradient: Array, mean: Array,
+    old: Array, unit: float, new_mean: Array, new: Array, totals: Array,
+) -> None:  # fmt: skip
+    """Write ``mean + gradient / (precision + curvature)`` and the new spreads, and count as ``spreads`` does."""
+    spreads(first, last, precision, information, old, unit, new, totals)
+    for k in range(mean.shape[0]):
+        own = curvature[k if curvature.shape[0] > 1 else 0]
+        for j in range(first, last):
+            new_mean[k, j] = mean[k, j] + gradient[k, j] / (precision[j] + own[j])
+
+
 @njit(cache=True, nogil=True, fastmath=FAST)
 def add_image(
     first: int, last: int, parts: Array, direction: Array, precision: Array, gradient: Array, image: Array,

@@ -107,7 +107,7 @@ class Convolution(Weights):
         results = tuple(np.empty((len(images), *target), self.dtype) for images in given)
         items = sum(map(len, given))
         count = threaded.threads(items * taps.offsets.size * target[1] * target[2] // convolution.CHEAP)
-        cuts = threaded.even_cuts(items * taps.bands * taps.groups, count).tolist()
+        cuts = threaded.even_cuts(items * taps.bands * taps.groups, count)
         threaded.run_all(
             [partial(convolution.gather, first, last, taps, given, results) for first, last in pairwise(cuts)]
         )

@@ -98,11 +98,16 @@ class SparseWeights(Weights):
         """Return the three arrays of W by rows, as the kernels take them."""
         return self.matrix.indptr, self.matrix.indices, self.matrix.data
 
-    def row_cuts(self, count: int) -> Array:
+    @cached_property
+    def _cuts(self) -> dict[int, list[int]]:
+        return {}
+
+    def row_cuts(self, count: int) -> list[int]:
         """Return rows at which to cut W into ``count`` ranges with about as many entries each."""
-        entries = self.nnz * np.arange(1, count) // count
-        inner = np.searchsorted(self.matrix.indptr, entries)
-        return np.concatenate([[0], inner, [self.shape[0]]]).astype(np.int64)
+        if count not in self._cuts:
+            entries = [self.nnz * k // count for k in range(1, count)]
+            self._cuts[count] = [0, *np.searchsorted(self.matrix.indptr, entries).tolist(), self.shape[0]]
+        return self._cuts[count]
 
     def _observations_last(self, batch: Array) -> Array:
         """Return a batch with one observation in each column."""

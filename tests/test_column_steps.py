@@ -107,7 +107,7 @@ def test_a_conjugate_gradient_iteration_reads_w_once(monkeypatch):
     rng = np.random.default_rng(3)
     W = np.asfortranarray(rng.standard_normal((90, 300)))
     steps, images = (counted(monkeypatch, accelerate, name) for name in ("conjugate_step", "column_image"))
-    others = counted(monkeypatch, accelerate, "normal_image")
+    others = counted(monkeypatch, accelerate, "normal_parts")
     result = fmx.infer(
         fmx.DEF(fmx.Layer(fmx.Gaussian(0.1), W)), rng.standard_normal(90), accelerate="cg", max_iter=120, tol=1e-15
     )  # fmt: skip

@@ -49,7 +49,7 @@ def project(weights: DenseWeights, mean: Array, sd: Array, *, absolute: bool, sq
     """Return ``W mean``, and of ``|W| sd`` and ``(W∘W) sd^2`` what is asked for, (n,), in one reading."""
     from forestmix.kernels import column_steps
 
-    arguments = (mean, sd, absolute, squared)
+    arguments = (np.ascontiguousarray(mean), np.ascontiguousarray(sd), absolute, squared)
     sums, _ = _over_columns(weights, column_steps.project_columns, 1 + absolute + squared, arguments, with_totals=False)
     return _projection(sums, absolute, squared)
 

@@ -7,6 +7,7 @@ matrix products use each entry of W many times anyway.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from forestmix.arrays import Array
+from forestmix.arrays import Array, inner
 from forestmix.weights import DenseWeights, SparseWeights, Weights
 
 if TYPE_CHECKING:  # kernels are imported where they are used: Numba takes a second to load
@@ -126,10 +127,8 @@ def curvatures(weights: Weights, sd: Array, kappa: Array, *, curvature: bool, ex
     return fused_pass(weights, x[0], table, mean, sd, None, curvature=curvature, exact=exact)
 
 
-def normal_image(
-    weights: Weights, direction: Array, kappa: Array, precision: Array, gradient: Array
-) -> tuple[Array, Array, Array]:
-    """Return ``A p``, ``p^T A p`` and ``gradient^T p`` with ``A = diag(precision) + W^T diag(kappa) W``.
+def normal_parts(weights: Weights, direction: Array, kappa: Array) -> tuple[Array, Array]:
+    """Return ``W^T diag(kappa) W p`` and ``(W p)^T diag(kappa) W p``.
 
     It is what conjugate gradients ask of W. For one vector it takes one reading of W, where two products take two.
 
@@ -137,27 +136,33 @@ def normal_image(
         weights: any.
         direction: the vectors p, (N, m).
         kappa: (N or 1, n).
-        precision: (m,).
-        gradient: (N, m).
 
     Returns:
-        (N, m), (N,) and (N,).
+        Parts that are still to be added up, (threads, N, m), to be given back to the weights; and (N,).
 
     """
-    from forestmix.kernels import csr, dense, threaded, vectors
+    from forestmix.kernels import csr, dense
 
-    image, borrowed = np.empty_like(direction), None
     if len(direction) > 1 or not has_fused_pass(weights):
-        parts = weights.adjoint(weights.forward(direction) * kappa)[None]
-    else:
-        given = (np.ascontiguousarray(direction[0]), np.ascontiguousarray(kappa[0], weights.dtype))
-        kernels = (csr.normal_rows, dense.normal_rows, dense.normal_columns)
-        borrowed, _ = _over_ranges(weights, kernels, 1, given, with_totals=False)
-        parts = borrowed.reshape(len(borrowed), *image.shape)
-    forms = threaded.summed(vectors.add_image, image.shape, 2, parts, direction, precision, gradient, image)
-    if borrowed is not None:
-        give_back_parts(weights, borrowed)
-    return image, forms[:, 0], forms[:, 1]
+        rows = weights.forward(direction)
+        weighted = rows * kappa
+        return weights.adjoint(weighted)[None], inner(rows, weighted)
+    given = (np.ascontiguousarray(direction[0]), np.ascontiguousarray(kappa[0], weights.dtype))
+    kernels = (csr.normal_rows, dense.normal_rows, dense.normal_columns)
+    parts, totals = _over_ranges(weights, kernels, 1, given, with_totals=True)
+    return parts.reshape(len(parts), *direction.shape), totals[:1]
+
+
+def normal_image(weights: Weights, direction: Array, kappa: Array, precision: Array) -> tuple[Array, Array]:
+    """Return ``A p``, (N, m), and ``p^T A p``, (N,), with ``A = diag(precision) + W^T diag(kappa) W``."""
+    from forestmix.kernels import threaded, vectors
+
+    parts, form = normal_parts(weights, direction, kappa)
+    image = np.empty_like(direction)
+    prior = threaded.summed(vectors.add_image, image.shape, 1, parts, direction, precision, image)
+    if len(direction) == 1:
+        give_back_parts(weights, parts)
+    return image, form + prior[:, 0]
 
 
 def _over_ranges(
@@ -197,7 +202,8 @@ def borrow_parts(weights: Weights, shape: tuple[int, ...]) -> Array:
     of the weights while in use, so that two runs on the same weights at once do not share them.
     """
     last = weights.__dict__.pop("_parts", None)
-    return last if last is not None and last.shape == shape else np.empty(shape, weights.dtype)
+    fits = last is not None and last.size == math.prod(shape)
+    return last.reshape(shape) if fits else np.empty(shape, weights.dtype)
 
 
 def give_back_parts(weights: Weights, parts: Array) -> None:

@@ -6,6 +6,10 @@ import math
 from types import TracebackType
 from typing import Self
 
+import numpy as np
+
+from forestmix.arrays import Array
+
 
 class NoProgress:
     """A meter that shows nothing."""
@@ -18,7 +22,7 @@ class NoProgress:
     ) -> None:
         """Nothing was opened."""
 
-    def update(self, iteration: int, objective: float, gradient_norm: float, finished: int, total: int) -> None:
+    def update(self, iteration: int, objective: Array, gradient_norm: Array) -> None:
         """Show nothing."""
 
 
@@ -42,11 +46,20 @@ class ProgressBar(NoProgress):
     ) -> None:
         self.bar.stop()
 
-    def update(self, iteration: int, objective: float, gradient_norm: float, finished: int, total: int) -> None:
-        """Show where the run is; a batch also says how many observations have finished."""
+    def update(self, iteration: int, objective: Array, gradient_norm: Array) -> None:
+        """Show where the run is; a batch also says how many observations have finished.
+
+        Args:
+            iteration: the number of iterations made.
+            objective: of all observations.
+            gradient_norm: of those that have not finished.
+
+        """
+        total, finished = len(objective), len(objective) - len(gradient_norm)
+        worst = float(np.max(gradient_norm, initial=0.0))
         done = 1.0 if finished == total else 0.0
-        if not done and gradient_norm > 0:
-            done = min(max(math.log(gradient_norm) / math.log(self.tol), 0.0), 1.0)
+        if not done and worst > 0:
+            done = min(max(math.log(worst) / math.log(self.tol), 0.0), 1.0)
         batch = f", {finished}/{total} done" if total > 1 else ""
-        text = f"{self.name} {iteration}: objective {objective:.6g}, gradient {gradient_norm:.1e}{batch}"
+        text = f"{self.name} {iteration}: objective {float(np.mean(objective)):.6g}, gradient {worst:.1e}{batch}"
         self.bar.update(self.task, completed=done, description=text)

@@ -251,9 +251,7 @@ class _Run:
         seconds = time.perf_counter() - self.began
         record = (self.iteration, self.step, self.sweeps, self.objective.copy(), self.norm.copy(), seconds)
         self.records.append(record)
-        worst = float(np.max(self.norm[self.active], initial=0.0))
-        total = len(self.status)
-        meter.update(self.iteration, float(np.mean(self.objective)), worst, total - len(self.active), total)
+        meter.update(self.iteration, self.objective, self.norm[self.active])
         if self.callback is None:
             return False
         self._keep(np.ones(len(self.active), bool), self.point)

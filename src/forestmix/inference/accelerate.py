@@ -19,7 +19,7 @@ from forestmix.inference import direct
 from forestmix.inference.base import Memory, Proposal
 from forestmix.inference.problem import Point, Problem
 from forestmix.inference.rules import spread_at
-from forestmix.passes import normal_image
+from forestmix.passes import give_back_parts, normal_parts
 from forestmix.posterior import GaussianFactors, take_rows
 from forestmix.weights import DenseWeights
 
@@ -92,73 +92,82 @@ class ConjugateGradients(Memory):
             return Proposal(GaussianFactors(mean, self.sd), 1, problem.size)
         if point.q.sd is not self.sd:
             point = problem.with_spread(point, self.sd, self.information)
-        direction = self._next_direction(problem, point.gradient)
+        forms = self._turn(problem, point.gradient)
         go = self._by_rows if self.rows is None else self._by_columns
-        gain, mean, gradient, norm = go(problem, point, direction)
+        length, mean, gradient, norm = go(problem, point, *forms)
         q = GaussianFactors(mean, self.sd)
         self.steps, self.ahead = self.steps + 1, (gradient, norm)
         if self.steps % REFRESH == 0:
             return Proposal(q, 1, problem.size)
         # On the ELBO the preconditioner is the precision of q.
         known = norm if problem.site.objective == "elbo" else None
-        return Proposal(q, 1, problem.size, problem.moved(point, q, gradient, gain, known))
+        return Proposal(q, 1, problem.size, problem.moved(point, q, gradient, 0.5 * length * forms[1], known))
 
-    def _by_rows(self, problem: Problem, point: Point, direction: Array) -> tuple[Array, Array, Array, Array]:
-        """Return what the step gains, mean and gradient at its end, and the gradient's squared norm."""
+    def _by_rows(self, problem: Problem, point: Point, form: Array, slope: Array) -> tuple[Array, Array, Array, Array]:
+        """Return the length of the step, mean and gradient at its end, and the gradient's squared norm.
+
+        ``form`` is ``p^T diag(1 / sigma0^2) p`` and ``slope`` is ``gradient^T p``.
+        """
         from forestmix.kernels import threaded, vectors
 
-        image, curvature, slope = normal_image(
-            problem.site.layer.weights, direction, point.site.kappa, problem.prior_precision, point.gradient
-        )
-        length = ratio(slope, curvature)
+        weights, direction = problem.site.layer.weights, self.direction
+        assert direction is not None
+        parts, of_rows = normal_parts(weights, direction, point.site.kappa)
+        length = ratio(slope, form + of_rows)
         mean, gradient = np.empty_like(direction), np.empty_like(direction)
         norm = threaded.summed(
-            vectors.move, direction.shape, 1, length.astype(mean.dtype), direction, image, self.inverse, point.q.mean,
-            point.gradient, mean, gradient,
+            vectors.move, direction.shape, 1, length.astype(mean.dtype), direction, parts, problem.prior_precision,
+            self.inverse, point.q.mean, point.gradient, mean, gradient,
         )  # fmt: skip
-        return 0.5 * length * slope, mean, gradient, norm[:, 0]
+        if len(direction) == 1:
+            give_back_parts(weights, parts)
+        return length, mean, gradient, norm[:, 0]
 
-    def _by_columns(self, problem: Problem, point: Point, direction: Array) -> tuple[Array, Array, Array, Array]:
+    def _by_columns(
+        self, problem: Problem, point: Point, form: Array, slope: Array
+    ) -> tuple[Array, Array, Array, Array]:
         """Return the same for one observation and a column-major W, in one reading, for ``W p`` is known.
 
-        It gives the length of the step before W is read: ``p^T A p = p^T diag(1 / sigma0^2) p + (W p)^T K W p``. The
-        reading gives ``W P^-1 gradient``, of which the next ``W p`` is made as the next p is of ``P^-1 gradient``.
+        It gives the length of the step before W is read, ``(W p)^T K W p`` being its part of ``p^T A p``. The reading
+        gives ``W P^-1 gradient``, of which the next ``W p`` is made as the next p is of ``P^-1 gradient``.
         """
         weights = problem.site.layer.weights
         assert self.rows is not None
+        assert self.direction is not None
         assert isinstance(weights, DenseWeights)
         weighted = self.rows * point.site.kappa[0]
-        curvature = inner(weighted, self.rows) + inner(direction, direction * problem.prior_precision)
-        slope = inner(point.gradient, direction)
-        length = ratio(slope, curvature)
+        length = ratio(slope, form + inner(weighted, self.rows))
         mean, gradient, norm, self.rows_ahead = conjugate_step(
             weights, weighted, length[0],
-            (direction[0], problem.prior_precision, self.inverse[0], point.q.mean[0], point.gradient[0]),
+            (self.direction[0], problem.prior_precision, self.inverse[0], point.q.mean[0], point.gradient[0]),
         )  # fmt: skip
-        return 0.5 * length * slope, mean[np.newaxis], gradient[np.newaxis], np.array([norm])
+        return length, mean[np.newaxis], gradient[np.newaxis], np.array([norm])
 
-    def _next_direction(self, problem: Problem, gradient: Array) -> Array:
+    def _turn(self, problem: Problem, gradient: Array) -> tuple[Array, Array]:
+        """Make the next direction p; return ``p^T diag(1 / sigma0^2) p`` and ``gradient^T p``, (N,)."""
         from forestmix.kernels import threaded, vectors
 
-        followed = self.ahead is not None and self.ahead[0] is gradient
-        if self.ahead is not None and followed:
-            squared_norm = self.ahead[1]
-        else:
+        ahead = self.ahead if self.ahead is not None and self.ahead[0] is gradient else None
+        if ahead is None:
             squared_norm = np.einsum("kj,kj,kj->k", *np.broadcast_arrays(gradient, gradient, self.inverse))
+        else:
+            squared_norm = ahead[1]
         if self.direction is None or self.squared_norm is None:
-            self.direction, share = gradient * self.inverse, np.zeros(len(gradient), gradient.dtype)
+            self.direction, share = np.zeros_like(gradient), np.zeros(len(gradient), gradient.dtype)
         else:
             share = ratio(squared_norm, self.squared_norm).astype(gradient.dtype)
-            threaded.summed(vectors.turn, gradient.shape, 0, share, gradient, self.inverse, self.direction)
+        forms = threaded.summed(
+            vectors.turn, gradient.shape, 2, share, gradient, self.inverse, problem.prior_precision, self.direction
+        )  # fmt: skip
         self.squared_norm = squared_norm.copy()  # ``forget`` writes to it, and the point has the same array
         weights = problem.site.layer.weights
         if len(gradient) == 1 and reads_columns(weights):
-            if followed and self.rows is not None and self.rows_ahead is not None:
+            if ahead is not None and self.rows is not None and self.rows_ahead is not None:
                 self.rows = self.rows_ahead + share * self.rows
             else:
                 # Not by BLAS, whose threads would go on waiting for more work while the next steps are made.
                 self.rows = column_image(weights, self.direction[0])
-        return self.direction
+        return forms[:, 0], forms[:, 1]
 
 
 def solve_variances(problem: Problem, point: Point) -> tuple[Array, Array]:

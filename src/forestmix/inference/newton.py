@@ -123,9 +123,7 @@ class NewtonSteps(Memory):
         direction, squared = preconditioned, dot(residual, preconditioned)
         new_pairs: list[tuple[Array, Array]] = []
         for _ in range(INNER):
-            image, curvature, _ = normal_image(
-                weights, direction, point.site.kappa, problem.prior_precision, residual
-            )  # fmt: skip
+            image, curvature = normal_image(weights, direction, point.site.kappa, problem.prior_precision)
             length = ratio(squared, curvature[:, np.newaxis])
             step, residual = step + length * direction, residual - length * image
             new_pairs.append((direction, image))

@@ -116,15 +116,19 @@ def _scatter_mean(columns, values, first, last, e, sums):  # type: ignore[no-unt
 
 @njit(cache=True, nogil=True)
 def normal_rows(
-    begin: int, end: int, starts: Array, columns: Array, values: Array, direction: Array, kappa: Array, parts: Array
-) -> None:
-    """Add up ``W^T diag(kappa) W p`` over a range of rows."""
+    begin: int, end: int, starts: Array, columns: Array, values: Array, direction: Array, kappa: Array, parts: Array,
+    totals: Array,
+) -> None:  # fmt: skip
+    """Add up ``W^T diag(kappa) W p`` and ``(W p)^T diag(kappa) W p`` over a range of rows."""
     parts[:] = 0
-    sums = parts.reshape(-1)
+    sums, form = parts.reshape(-1), 0.0
     for i in range(begin, end):
         first, last = starts[i], starts[i + 1]
-        e = kappa[i] * _mean(columns, values, first, last, direction, ONE)
-        _scatter_mean(columns, values, first, last, e, sums)
+        image = _mean(columns, values, first, last, direction, ONE)
+        weighted = kappa[i] * image
+        form += float(weighted) * float(image)
+        _scatter_mean(columns, values, first, last, weighted, sums)
+    totals[0] = form
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -186,30 +186,36 @@ def add_up(first: int, last: int, parts: Array, sd: Array, absolute: bool, out: 
 
 
 @njit(cache=True, nogil=True)
-def normal_rows(first: int, last: int, W: Array, direction: Array, kappa: Array, parts: Array) -> None:
-    """Add up ``W^T diag(kappa) W p`` over a range of rows of a row-major W."""
+def normal_rows(first: int, last: int, W: Array, direction: Array, kappa: Array, parts: Array, totals: Array) -> None:
+    """Add up ``W^T diag(kappa) W p`` and ``(W p)^T diag(kappa) W p`` over a range of rows of a row-major W."""
     parts[:] = 0
-    products = np.zeros((1, 4), W.dtype)
+    form, products = 0.0, np.zeros((1, 4), W.dtype)
     for i in range(first, last, 4):
         rows = four(W, i, last)
         forward_mean(rows, (), direction, products)
         for lane in range(4):
-            if i + lane < last:
-                products[0, lane] *= kappa[i + lane]
-            else:
-                products[0, lane] = 0
+            image = products[0, lane]
+            products[0, lane] = image * kappa[i + lane] if i + lane < last else 0
+            form += float(image) * float(products[0, lane])
         adjoint_mean(rows, two(W, i + 4, last), products, parts[0])
+    totals[0] = form
 
 
 @njit(cache=True, nogil=True)
-def normal_columns(first: int, last: int, transposed: Array, direction: Array, kappa: Array, parts: Array) -> None:
+def normal_columns(
+    first: int, last: int, transposed: Array, direction: Array, kappa: Array, parts: Array, totals: Array
+) -> None:
     """Do the same for a column-major W, given as its row-major transpose."""
     parts[:] = 0
+    form = 0.0
     step = block_rows(transposed)
     for top in range(first, last, step):
         rows = slice(top, min(top + step, last))
         sums = np.zeros((3, rows.stop - rows.start), transposed.dtype)
         _project_block(transposed, rows, direction, direction, False, sums)
         for i in range(rows.start, rows.stop):
-            sums[0, i - top] *= kappa[i]
+            image = sums[0, i - top]
+            sums[0, i - top] = image * kappa[i]
+            form += float(image) * float(sums[0, i - top])
         _collect_block(transposed, rows, sums, False, False, parts)
+    totals[0] = form

@@ -86,50 +86,65 @@ def step(
             new_mean[k, j] = mean[k, j] + gradient[k, j] / (precision[j] + own[j])
 
 
+@njit(nogil=True, fastmath=FAST)
+def image_of(k, first, last, parts, direction, precision, image):  # type: ignore[no-untyped-def]
+    """Write ``A p`` of an observation: the threads' parts of ``W^T K W p``, (threads, N, m), and ``precision p``."""
+    for j in range(first, last):
+        image[k, j] = precision[j] * direction[k, j] + parts[0, k, j]
+    for t in range(1, parts.shape[0]):
+        for j in range(first, last):
+            image[k, j] += parts[t, k, j]
+
+
 @njit(cache=True, nogil=True, fastmath=FAST)
 def add_image(
-    first: int, last: int, parts: Array, direction: Array, precision: Array, gradient: Array, image: Array,
-    totals: Array,
-) -> None:  # fmt: skip
-    """Write ``A p``: the threads' parts of ``W^T K W p``, (threads, N, m), and ``precision p``.
-
-    Add up ``p^T A p`` and ``gradient^T p``.
-    """
+    first: int, last: int, parts: Array, direction: Array, precision: Array, image: Array, totals: Array
+) -> None:
+    """Write ``A p`` of all observations, and add up ``p^T diag(precision) p``."""
     for k in range(direction.shape[0]):
-        curvature, slope = 0.0, 0.0
-        for start in range(first, last, AT_ONCE):
-            stop = min(start + AT_ONCE, last)
-            for j in range(start, stop):
-                image[k, j] = precision[j] * direction[k, j] + parts[0, k, j]
-            for t in range(1, parts.shape[0]):
-                for j in range(start, stop):
-                    image[k, j] += parts[t, k, j]
-            for j in range(start, stop):
-                curvature += float(direction[k, j]) * float(image[k, j])
-                slope += float(direction[k, j]) * float(gradient[k, j])
-        totals[k, 0], totals[k, 1] = curvature, slope
+        image_of(k, first, last, parts, direction, precision, image)
+        form = 0.0
+        for j in range(first, last):
+            form += float(direction[k, j]) * float(direction[k, j]) * float(precision[j])
+        totals[k, 0] = form
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
 def move(
-    first: int, last: int, length: Array, direction: Array, image: Array, inverse: Array, mean: Array, gradient: Array,
-    new_mean: Array, new_gradient: Array, totals: Array,
+    first: int, last: int, length: Array, direction: Array, parts: Array, precision: Array, inverse: Array, mean: Array,
+    gradient: Array, new_mean: Array, new_gradient: Array, totals: Array,
 ) -> None:  # fmt: skip
-    """Go ``length`` along the direction, and add up ``gradient^T P^-1 gradient`` there; ``inverse`` is P^-1."""
+    """Go ``length`` along the direction, and add up ``gradient^T P^-1 gradient`` there; ``inverse`` is P^-1.
+
+    The gradient falls by ``length`` times ``A p``, see ``image_of``.
+    """
     for k in range(direction.shape[0]):
         far, weights, norm = length[k], inverse[k if inverse.shape[0] > 1 else 0], 0.0
-        for j in range(first, last):
-            new_mean[k, j] = mean[k, j] + far * direction[k, j]
-            g = gradient[k, j] - far * image[k, j]
-            new_gradient[k, j] = g
-            norm += float(g) * float(g) * float(weights[j])
+        for start in range(first, last, AT_ONCE):
+            stop = min(start + AT_ONCE, last)
+            image_of(k, start, stop, parts, direction, precision, new_gradient)
+            for j in range(start, stop):
+                new_mean[k, j] = mean[k, j] + far * direction[k, j]
+                g = gradient[k, j] - far * new_gradient[k, j]
+                new_gradient[k, j] = g
+                norm += float(g) * float(g) * float(weights[j])
         totals[k, 0] = norm
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
-def turn(first: int, last: int, share: Array, gradient: Array, inverse: Array, direction: Array, totals: Array) -> None:
-    """Write the next direction, ``P^-1 gradient + share direction``, over the last one."""
+def turn(
+    first: int, last: int, share: Array, gradient: Array, inverse: Array, precision: Array, direction: Array,
+    totals: Array,
+) -> None:  # fmt: skip
+    """Write the next direction, ``P^-1 gradient + share direction``, over the last one.
+
+    Add up ``p^T diag(precision) p`` and ``gradient^T p`` of it.
+    """
     for k in range(direction.shape[0]):
-        weights, kept = inverse[k if inverse.shape[0] > 1 else 0], share[k]
+        weights, kept, form, slope = inverse[k if inverse.shape[0] > 1 else 0], share[k], 0.0, 0.0
         for j in range(first, last):
-            direction[k, j] = gradient[k, j] * weights[j] + kept * direction[k, j]
+            p = gradient[k, j] * weights[j] + kept * direction[k, j]
+            direction[k, j] = p
+            form += float(p) * float(p) * float(precision[j])
+            slope += float(p) * float(gradient[k, j])
+        totals[k, 0], totals[k, 1] = form, slope

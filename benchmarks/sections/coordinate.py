@@ -49,7 +49,7 @@ def compare(title: str, W: Any, family: str, repeats: int) -> Table:
     runs = {name: sweep(model, x, algorithm) for name, algorithm in algorithms(model.n_latent).items()}
     for run in runs.values():
         run()  # compile
-    rounds = take_turns(runs, repeats, allowance=3.0)
+    rounds = take_turns(runs, repeats, allowance=2.0)
     table = Table(f"{family} rows, {title}", ["algorithm", "seconds per sweep", "relative to forest mixture"])
     for name in runs:
         seconds = seconds_text(times(rounds, name).middle)

@@ -26,9 +26,9 @@ RUNGS_PER_DECADE = 2.0
 #: size: rounds, seconds a run may take
 EFFORT = {"small": (3, 3.0), "default": (3, 8.0), "large": (3, 60.0)}
 #: Seconds within which there are more rounds.
-SPARE = 20.0
-#: A contender whose run takes longer than this many of forestmix's, and a second, is stopped.
-SLOWER = 5.0
+SPARE = 12.0
+#: A contender whose run takes longer than this many of forestmix's, and some seconds, is stopped.
+SLOWER, GRACE = 4.0, 2.0
 
 OURS, SOLVERS = "forestmix", "SciPy and scikit-learn"
 PROCESSES = {
@@ -57,7 +57,7 @@ NOTE = (
     "ladder of quarter decades that reaches it. forestmix returns the variances and the ELBO as well, and its time "
     "includes them; its first call makes two iterations. The least value of the objective comes from conjugate "
     f"gradients in SciPy, with a bound on what is still missing. A run that takes {SLOWER:g} times as long as "
-    "forestmix, and a second, is stopped."
+    f"forestmix, and {GRACE:g} seconds, is stopped."
 )
 WHEN_DIRECT = (
     "A direct solution takes of the order of n m min(n, m) operations, an iterative one n m for each iteration; a "
@@ -117,7 +117,7 @@ def race(problem: Problem, repeats: int, limit: float, say: Callable[[str], None
                         first[name] = call(limit, iterations=2).seconds
                     outcomes[name] = search(call, name, judge, limit)
                     if name == OURS and outcomes[name].best is not None:
-                        limit = min(limit, 1 + SLOWER * outcomes[name].best.seconds)
+                        limit = min(limit, GRACE + SLOWER * outcomes[name].best.seconds)
                 except ContenderError as error:
                     failures[name] = f"failed: {error}"
             rounds = timed_rounds(calls, outcomes, repeats, limit, say)

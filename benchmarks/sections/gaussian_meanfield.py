@@ -19,7 +19,7 @@ ACCURACY = 1e-5
 #: size: rows and latents, rounds, seconds for BayesPy to find how many sweeps it needs
 SIZES = {
     "small": ((100, 20), 3, 10.0),
-    "default": ((200, 60), 3, 25.0),
+    "default": ((150, 50), 3, 20.0),
     "large": ((400, 150), 5, 300.0),
 }
 SWEEPS = tuple(sorted({round(2 ** (power / 3)) for power in range(22)}))

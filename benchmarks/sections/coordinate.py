@@ -12,7 +12,7 @@ from benchmarks.harness.results import Section, Table
 from benchmarks.harness.rounds import ratios, seconds_text, take_turns, times
 
 #: size: side of the windowed image, shape of the dense W, rounds
-SIZES = {"small": (20, (200, 50), 3), "default": (100, (3000, 600), 3), "large": (256, (8000, 2000), 9)}
+SIZES = {"small": (20, (200, 50), 3), "default": (80, (2000, 400), 3), "large": (256, (8000, 2000), 9)}
 #: Iterations of a timed run; the first is left out.
 ITERATIONS = 3
 REFERENCE = "forest mixture"

@@ -22,6 +22,8 @@ SIZES = {
 }
 DENSE_LIMITS = {"float64": 1.3, "float32": 1.6}
 SPARSE_LIMIT, THREADS_LIMIT = 0.5, 1.6
+#: Seconds within which there are more rounds.
+SPARE = 6.0
 FAMILIES = ("Gaussian", "Bernoulli")
 #: The paper's iteration takes the four products that SciPy is timed at; one on the ELBO takes one or two more.
 OBJECTIVES = {"fm": "the paper's bound", "elbo": "the ELBO"}
@@ -56,7 +58,7 @@ def relative_to_reading(runs: dict[str, Callable[[], float]], repeats: int) -> t
     """Return ratios to the run called "reading" in the same round, and its median seconds."""
     for run in runs.values():
         run()  # compile
-    rounds = take_turns(runs, repeats)
+    rounds = take_turns(runs, repeats, spare=SPARE)
     return {name: ratios(rounds, name, "reading") for name in runs}, times(rounds, "reading").middle
 
 
@@ -135,7 +137,7 @@ def threads(section: Section, shape: tuple[int, int], side: int, repeats: int, s
     both = {f"{name}, {count}": with_threads(count, run) for name, run in runs.items() for count in (1, 2)}
     for run in both.values():
         run()
-    rounds = take_turns(both, repeats)
+    rounds = take_turns(both, repeats, spare=SPARE)
     table = Table("Two threads", ["run", "one thread", "two threads", "speed-up"])
     gains = {name: ratios(rounds, f"{name}, 1", f"{name}, 2") for name in runs}
     for name, gain in gains.items():

@@ -28,6 +28,8 @@ SIZES = {
 #: Entries from which on W is larger than a cache of 32 MiB, twice over.
 BEYOND_CACHE = 8e6
 SLOPE_TOLERANCE = 0.05
+#: Seconds within which there are more rounds.
+SPARE = 8.0
 #: Entries of a row of the dense W.
 ROW = 2000
 MOST_VECTORS = 30
@@ -37,7 +39,8 @@ SELF = "benchmarks.sections.scaling:ResidentMemory"
 def dense_weights(entries: float) -> np.ndarray:
     """Return a W with about so many entries, of more and more rows: like those of windows they stay as they are."""
     W = np.empty((max(1, round(entries / ROW)), ROW))
-    np.random.default_rng(0).standard_normal(out=W)
+    np.random.default_rng(0).random(out=W)
+    W -= 0.5
     return W
 
 
@@ -101,7 +104,7 @@ def measure_kind(kind: str, sizes: tuple[float, ...], repeats: int, say: Callabl
     for run in runs.values():
         run()  # compile
     say(f"{kind}, {repeats} rounds")
-    rounds = take_turns(runs, repeats)
+    rounds = take_turns(runs, repeats, spare=SPARE)
     return [
         {
             "entries": int(W.nnz if kind == "sparse" else W.size),

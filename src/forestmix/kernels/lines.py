@@ -25,7 +25,7 @@ from numba.extending import intrinsic
 LINE, VECTOR = 64, 32
 #: More sums than this for each of four rows do not fit into the registers; then two rows are gone over after the other
 #: two, so many bytes at a time, which stay in the first-level cache.
-MOST_SUMS, CHUNK = 2, 4096
+MOST_SUMS, CHUNK = 2, 1024
 #: How many entries ahead rows are asked for that nobody has asked for before: those after the first two.
 EARLY, LEAD = 2, 64
 #: What the compiler may assume about sums; not all of ``fastmath``, which would assume that nothing overflows.

@@ -108,7 +108,7 @@ def draw_scaling(results: Results, path: Path) -> bool:
         line = [seconds[-1] * entry / entries[-1] for entry in entries]
         left.plot(entries, line, color=GREY, linewidth=0.8, linestyle=":")
     left.set_title("Seconds per iteration; dotted: proportional to entries", loc="left", fontsize="small")
-    right.set_title("Peak memory beyond W, x and q, in vectors of n + m", loc="left", fontsize="small")
+    right.set_title("Peak memory beyond W and x, in vectors of n + m", loc="left", fontsize="small")
     left.set_yscale("log")
     right.set_ylim(bottom=0)
     right.margins(y=0.15)

@@ -140,6 +140,20 @@ def test_batches_go_their_own_way_until_one_is_left():
         np.testing.assert_allclose(batch.mean[k], fmx.infer(model, x[k], accelerate=False, tol=1e-5).mean, atol=1e-8)
 
 
+@pytest.mark.parametrize("objective", ["elbo", "fm"])
+def test_a_spread_of_zero_gives_what_numpy_gives(objective):
+    rng = np.random.default_rng(7)
+    W = rng.standard_normal((30, 6))
+    q = GaussianFactors(np.zeros((1, 6)), np.zeros((1, 6)))
+    with np.errstate(all="ignore"):
+        for given in (W, np.asfortranarray(W)):
+            model = fmx.DEF(fmx.Layer(fmx.Bernoulli(), given))
+            algorithm = fmx.ForestMixture(objective=objective, accelerate=False)
+            found = algorithm.problem(model, observations(model, np.ones(30))).site.statistics(q)
+            assert np.isnan(found.curvature).all()
+            np.testing.assert_allclose(found.gradient[0], W.T @ np.full(30, 0.5))
+
+
 def test_which_weights_are_read_by_columns():
     W = np.ones((4, 3))
     given = {"rows": W, "columns": np.asfortranarray(W), "column": W[:, :1].copy()}

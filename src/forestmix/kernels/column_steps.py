@@ -21,17 +21,8 @@ import numpy as np
 from numba import njit
 
 from forestmix.arrays import Array
-from forestmix.kernels.dense import add_rows
-from forestmix.kernels.tiles import (
-    adjoint_mean,
-    adjoint_spreads,
-    forward_absolute,
-    forward_both,
-    forward_mean,
-    forward_squared,
-    four,
-    two,
-)
+from forestmix.kernels.dense import add_rows, project_rows
+from forestmix.kernels.tiles import adjoint_mean, adjoint_spreads, forward_both, forward_mean, four, two
 
 
 @njit(cache=True, nogil=True)
@@ -49,7 +40,7 @@ def project_columns(
         add_columns(columns, ahead, factors, absolute, squared, parts)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def step_columns(
     first: int, last: int, transposed: Array, error: Array, weighted: Array, kappa: Array, mean: Array, sd: Array,
     prior_mean: Array, precision: Array, paper: bool, absolute: bool, squared: bool, next_absolute: bool,
@@ -84,12 +75,8 @@ def collect_columns(columns, error, weighted, kappa, absolute, squared, products
     """Multiply four columns with the row terms that are asked for."""
     if absolute and squared:
         forward_both(columns, (), error, weighted, kappa, products)
-    elif absolute:
-        forward_absolute(columns, (), error, weighted, products)
-    elif squared:
-        forward_squared(columns, (), error, kappa, products)
     else:
-        forward_mean(columns, (), error, products)
+        project_rows(columns, error, weighted, kappa, absolute, squared, products)
 
 
 @njit(nogil=True)

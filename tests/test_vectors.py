@@ -11,6 +11,7 @@ from forestmix.kernels.lines import (
     adder,
     dotter,
     itself,
+    relayer,
     square,
     squared_product,
 )
@@ -40,6 +41,10 @@ ADD = {kind: adding(terms) for kind, terms in KINDS.items()}
 DOT = {kind: dotting(terms) for kind, terms in KINDS.items()}
 
 
+relay = relayer(itself)
+RELAY = njit(lambda rows, following, factors, total, vector: relay(rows, following, factors, total, vector))
+
+
 def unaligned(rng, length, dtype):
     """Return numbers that begin in the middle of a vector."""
     return rng.standard_normal(length + 3).astype(dtype)[3:]
@@ -62,6 +67,25 @@ def test_rows_are_added_to_sums(count, kind, dtype):
             expected = held[s, 1:-1] + np.sum(added, axis=0)
             np.testing.assert_allclose(sums[s, 1:-1], expected, rtol=50 * unit, atol=20 * unit)
         np.testing.assert_array_equal(sums[:, [0, -1]], held[:, [0, -1]], "what lies beside the sums was written to")
+
+
+@PRECISIONS
+@pytest.mark.parametrize("count", [1, 3, 4])
+def test_rows_are_added_while_those_that_follow_are_multiplied(count, dtype):
+    unit = np.finfo(dtype).eps
+    for length in LENGTHS:
+        rng = np.random.default_rng(length)
+        rows, following = ([unaligned(rng, length, dtype) for _ in range(count)] for _ in range(2))
+        factors, vector = rng.standard_normal(count).astype(dtype), unaligned(rng, length, dtype)
+        held = rng.standard_normal(length + 2).astype(dtype)
+        total = held.copy()
+        found = RELAY(tuple(rows), tuple(following), tuple(factors), total[1:-1], vector)
+        expected = held[1:-1] + factors.astype(float) @ np.array(rows, float)
+        np.testing.assert_allclose(total[1:-1], expected, rtol=50 * unit, atol=20 * unit)
+        np.testing.assert_array_equal(total[[0, -1]], held[[0, -1]], "what lies beside the sums was written to")
+        for got, row in zip(found, following, strict=True):
+            added = row.astype(float) * vector
+            assert abs(got - added.sum()) <= 10 * unit * (1 + np.abs(added).sum())
 
 
 @PRECISIONS

@@ -142,3 +142,18 @@ def test_entries_of_a_large_array_are_checked_on_threads(monkeypatch):
         as_weights(W)
     # Sums that overflow are no reason to refuse entries that are finite.
     as_weights(np.full((50, 4), 1e308))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_no_entry_of_a_large_array_is_passed_over(monkeypatch, dtype, count):
+    monkeypatch.setattr(checks, "LARGE", 1)
+    monkeypatch.setattr(threaded, "threads", lambda entries: count)
+    for size in range(1, 24):
+        for wrong in range(size):
+            entries = np.ones(size, dtype)
+            assert checks.sums_to_finite(entries)
+            for value in (NAN, INF, -INF):
+                entries[wrong] = value
+                assert not checks.sums_to_finite(entries)
+    assert not checks.sums_to_finite(np.array([[INF, -INF], [1.0, 1.0]], order="F"))

@@ -22,7 +22,7 @@ from numba import njit
 
 from forestmix.arrays import Array
 from forestmix.kernels.dense import add_rows, project_rows
-from forestmix.kernels.tiles import adjoint_mean, adjoint_spreads, forward_both, forward_mean, four, two
+from forestmix.kernels.tiles import adjoint_spreads, forward_both, forward_mean, four, relay_mean, two
 
 
 @njit(cache=True, nogil=True)
@@ -113,9 +113,9 @@ def conjugate_columns(
     """
     parts[:] = 0
     norm, products = 0.0, np.zeros((1, 4), transposed.dtype)
+    columns = four(transposed, first, last)
+    forward_mean(columns, (), weighted, products)
     for j in range(first, last, 4):
-        columns = four(transposed, j, last)
-        forward_mean(columns, (), weighted, products)
         for lane in range(4):
             k = j + lane
             if k >= last:
@@ -126,5 +126,7 @@ def conjugate_columns(
             new_gradient[k] = gradient[k] - length * image
             products[0, lane] = new_gradient[k] * inverse[k]
             norm += float(new_gradient[k]) * float(products[0, lane])
-        adjoint_mean(columns, two(transposed, j + 4, last), products, parts[0])
+        following = four(transposed, j + 4, last)
+        relay_mean(columns, following, products, weighted, parts[0])
+        columns = following
     totals[0] = norm

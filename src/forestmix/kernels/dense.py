@@ -32,6 +32,7 @@ from forestmix.kernels.tiles import (
     forward_squared,
     four,
     four_parts,
+    relay_mean,
     two,
 )  # fmt: skip
 
@@ -190,14 +191,16 @@ def normal_rows(first: int, last: int, W: Array, direction: Array, kappa: Array,
     """Add up ``W^T diag(kappa) W p`` and ``(W p)^T diag(kappa) W p`` over a range of rows of a row-major W."""
     parts[:] = 0
     form, products = 0.0, np.zeros((1, 4), W.dtype)
+    rows = four(W, first, last)
+    forward_mean(rows, (), direction, products)
     for i in range(first, last, 4):
-        rows = four(W, i, last)
-        forward_mean(rows, (), direction, products)
         for lane in range(4):
             image = products[0, lane]
             products[0, lane] = image * kappa[i + lane] if i + lane < last else 0
             form += float(image) * float(products[0, lane])
-        adjoint_mean(rows, two(W, i + 4, last), products, parts[0])
+        following = four(W, i + 4, last)
+        relay_mean(rows, following, products, direction, parts[0])
+        rows = following
     totals[0] = form
 
 

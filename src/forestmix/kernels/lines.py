@@ -80,17 +80,7 @@ def adder(*terms: Term) -> Any:
             rows, ahead, factors, sums = (
                 _parts(context, builder, kind, value) for kind, value in zip(signature.args, given, strict=True)
             )
-
-            def body(j: Value, width: int) -> None:
-                read = [one.read(j, width) for one in rows]
-                totals = [one.read(j, width) for one in sums]
-                for s, term in enumerate(terms):
-                    for k, w in enumerate(read):
-                        factor = repeated(builder, factors[s * len(rows) + k], width)
-                        totals[s] = _plus(builder, totals[s], term(builder, w, factor))
-                for one, total in zip(sums, totals, strict=True):
-                    one.write(j, total)
-
+            body = partial(_add, builder, terms, rows, factors, sums)
             _loop(builder, sums[0], step, [(one, 0) for one in ahead], [body])
             return context.get_dummy_value()
 
@@ -119,35 +109,96 @@ def dotter(*terms: Term) -> Any:
             rows, ahead, vectors = (
                 _parts(context, builder, kind, value) for kind, value in zip(signature.args, given, strict=True)
             )
-            wide = step // rows[0].size
-            sums = {width: [rows[0].zeros(width) for _ in range(result.count)] for width in {1, wide}}
-
-            def body(j: Value, width: int, chosen: range) -> None:
-                multiplied = [one.read(j, width) for one in vectors]
-                for k in chosen:
-                    w = rows[k].read(j, width)
-                    for s, (term, v) in enumerate(zip(terms, multiplied, strict=True)):
-                        place = sums[width][s * len(rows) + k]
-                        builder.store(_plus(builder, builder.load(place), term(builder, w, v)), place)
-
+            products = Products(builder, terms, rows, vectors, step)
             together = len(rows) if len(terms) <= MOST_SUMS else 2
             groups = [range(k, min(k + together, len(rows))) for k in range(0, len(rows), together)]
             # A single sum waits for the memory anyway.
             late = [(row, LEAD) for row in rows[EARLY:] if len(terms) > 1]
-            bodies = [partial(body, chosen=chosen) for chosen in groups]
+            bodies = [partial(products.add, chosen=chosen) for chosen in groups]
             _loop(builder, vectors[0], step, [*((one, 0) for one in ahead), *late], bodies)
-            totals = []
-            for narrow, broad in zip(sums[1], sums[wide], strict=True):
-                total = builder.extract_element(builder.load(narrow), ir.IntType(32)(0))
-                lanes = builder.load(broad)
-                for lane in range(wide):
-                    total = builder.fadd(total, builder.extract_element(lanes, ir.IntType(32)(lane)), flags=FLAGS)
-                totals.append(total)
-            return context.make_tuple(builder, signature.return_type, totals)
+            return context.make_tuple(builder, signature.return_type, products.totals())
 
         return result(rows, ahead, vectors), build
 
     return dot
+
+
+def relayer(term: Term) -> Any:
+    """Return a function for kernels, ``relay(rows, following, factors, total, vector)``.
+
+    It adds the rows to the total, as ``adder`` does, and in the same loop gives the products of the rows that follow
+    with the vector, as ``dotter`` does: the memory brings these while the others come from the cache. With one sum
+    there are registers enough for both; with more, one loop after the other is faster.
+    """
+
+    @intrinsic
+    def relay(context, rows, following, factors, total, vector):  # type: ignore[no-untyped-def]
+        result = types.UniTuple(following.dtype.dtype, len(following))
+
+        def build(context: Any, builder: Value, signature: Any, given: list[Value]) -> Value:
+            *tuples, total, vector = given
+            rows, following, factors = (
+                _parts(context, builder, kind, value) for kind, value in zip(signature.args, tuples, strict=False)
+            )
+            sums = Line(context, builder, signature.args[3], total)
+            vectors = Line(context, builder, signature.args[4], vector)
+            products = Products(builder, (term,), following, [vectors], VECTOR)
+
+            def body(j: Value, width: int) -> None:
+                products.add(j, width, range(len(following)))
+                _add(builder, (term,), rows, factors, [sums], j, width)
+
+            _loop(builder, sums, VECTOR, [(row, LEAD) for row in following], [body])
+            return context.make_tuple(builder, signature.return_type, products.totals())
+
+        return result(rows, following, factors, total, vector), build
+
+    return relay
+
+
+def _add(
+    builder: Value, terms: Sequence[Term], rows: list[Line], factors: list[Value], sums: list[Line],
+    j: Value, width: int,
+) -> None:  # fmt: skip
+    """Build the sums of ``width`` entries from ``j`` on, see ``adder``."""
+    read = [one.read(j, width) for one in rows]
+    totals = [one.read(j, width) for one in sums]
+    for s, term in enumerate(terms):
+        for k, w in enumerate(read):
+            factor = repeated(builder, factors[s * len(rows) + k], width)
+            totals[s] = _plus(builder, totals[s], term(builder, w, factor))
+    for one, total in zip(sums, totals, strict=True):
+        one.write(j, total)
+
+
+class Products:
+    """Products of rows with vectors, see ``dotter``, which are added up in steps of so many bytes."""
+
+    def __init__(self, builder: Value, terms: Sequence[Term], rows: list[Line], vectors: list[Line], step: int) -> None:
+        self.builder, self.terms, self.rows, self.vectors = builder, terms, rows, vectors
+        self.wide = step // rows[0].size
+        self.sums = {width: [rows[0].zeros(width) for _ in range(len(rows) * len(terms))] for width in {1, self.wide}}
+
+    def add(self, j: Value, width: int, chosen: range) -> None:
+        """Build the part of ``width`` entries from ``j`` on, for some of the rows."""
+        multiplied = [one.read(j, width) for one in self.vectors]
+        for k in chosen:
+            w = self.rows[k].read(j, width)
+            for s, (term, v) in enumerate(zip(self.terms, multiplied, strict=True)):
+                place = self.sums[width][s * len(self.rows) + k]
+                total = _plus(self.builder, self.builder.load(place), term(self.builder, w, v))
+                self.builder.store(total, place)
+
+    def totals(self) -> list[Value]:
+        """Build the products, as numbers."""
+        builder, totals = self.builder, []
+        for narrow, broad in zip(self.sums[1], self.sums[self.wide], strict=True):
+            total = builder.extract_element(builder.load(narrow), ir.IntType(32)(0))
+            lanes = builder.load(broad)
+            for lane in range(self.wide):
+                total = builder.fadd(total, builder.extract_element(lanes, ir.IntType(32)(lane)), flags=FLAGS)
+            totals.append(total)
+        return totals
 
 
 class Line:

@@ -14,6 +14,7 @@ from forestmix.kernels.lines import (
     adder,
     dotter,
     itself,
+    relayer,
     square,
     squared_product,
 )
@@ -24,6 +25,7 @@ _dot_squared = dotter(itself, square)
 _dot_both = dotter(itself, absolute_value, square)
 _dot_spreads = dotter(itself, absolute_product, squared_product)
 _add_mean = adder(itself)
+_relay_mean = relayer(itself)
 _add_absolute = adder(itself, absolute_value)
 _add_squared = adder(itself, square)
 _add_both = adder(itself, absolute_value, square)
@@ -106,6 +108,12 @@ def _keep_three(products, found):  # type: ignore[no-untyped-def]
 def adjoint_mean(rows, ahead, factor, gradient):  # type: ignore[no-untyped-def]
     """Add four rows times ``factor[0]`` to the gradient."""
     _add_mean(rows, ahead, lanes(factor, 0), (gradient,))
+
+
+@njit(nogil=True)
+def relay_mean(rows, following, products, vector, gradient):  # type: ignore[no-untyped-def]
+    """Add four rows times ``products[0]`` to the gradient, and put ``w . vector`` of the following four there."""
+    keep(products, 0, _relay_mean(rows, following, lanes(products, 0), gradient, vector))
 
 
 @njit(nogil=True)

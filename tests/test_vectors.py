@@ -15,6 +15,7 @@ from forestmix.kernels.lines import (
     square,
     squared_product,
 )
+from forestmix.kernels.nodes import LANES, march
 
 TERMS = [(itself, lambda w, v: w * v), (absolute_value, lambda w, v: abs(w) * v), (square, lambda w, v: w**2 * v)]
 PRODUCTS = [TERMS[0], (absolute_product, lambda w, v: abs(w * v)), (squared_product, lambda w, v: (w * v) ** 2)]
@@ -161,3 +162,30 @@ def test_entries_of_a_sparse_row(count, index, dtype):
     np.testing.assert_allclose(of_three, held[1] + added, **tolerance)
     untouched = np.setdiff1d(np.arange(latents), columns[first : first + count])
     np.testing.assert_array_equal(of_three[untouched], held[1][untouched])
+
+
+MARCH = njit(lambda tables, places, steps, weights: march(*tables, *places, steps, *weights))
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, 7])
+@pytest.mark.parametrize(("offset", "width"), [(0.0, 3.0), (2.5, 1.0), (-4.0, 9.0), (30.0, 8.0)])
+def test_nodes_are_added_up_with_normal_weights(offset, width, steps):
+    """Node k is k away from the one between the two sides, and that is ``offset`` away from the mean."""
+    rng = np.random.default_rng(steps)
+    size, up, down = 60, 3, 41
+    tables = rng.standard_normal((3, size + LANES))
+    tables[:, size:] = 0
+
+    def density(k):
+        return np.exp(-0.5 * ((offset + k) / width) ** 2)
+
+    weight, bend = density(0), np.exp(-1 / width**2)
+    found = MARCH(
+        tuple(tables), (up, down, size), steps, (weight, density(1) / weight, density(-1) / weight, bend)
+    )  # fmt: skip
+    padded = np.pad(tables, ((0, 0), (0, LANES * steps)))
+    k = np.arange(LANES * steps)
+    upwards, downwards = padded[:, up + k] * density(k + 1), padded[:, down + k] * density(-k - 1)
+    downwards[1] *= -1
+    sizes = (np.abs(upwards) + np.abs(downwards)).sum(axis=1)
+    np.testing.assert_array_less(np.abs(found - (upwards + downwards).sum(axis=1)), 1e-13 * sizes + 1e-300)

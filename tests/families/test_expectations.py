@@ -11,7 +11,7 @@ from scipy import special
 
 from forestmix.errors import ArgumentError
 from forestmix.families import Bernoulli, Binomial, Poisson
-from forestmix.kernels.expectations import RAMP_LIMIT, SERIES_LIMIT, STRIDE_LIMITS, softplus_expectations, softplus_gap
+from forestmix.kernels.expectations import RAMP_LIMIT, SERIES_LIMIT, STEP_LIMITS, softplus_expectations, softplus_gap
 
 DIGITS = 40
 CORNERS = list(
@@ -124,7 +124,7 @@ def test_symmetry_in_the_mean(m, s):
     assert above[2] == below[2]
 
 
-@pytest.mark.parametrize("s", [SERIES_LIMIT, *STRIDE_LIMITS, RAMP_LIMIT])
+@pytest.mark.parametrize("s", [SERIES_LIMIT, *STEP_LIMITS, RAMP_LIMIT])
 def test_no_jump_where_the_method_changes(s):
     for m in np.linspace(-50, 50, 101):
         below, above = softplus_expectations(m, np.nextafter(s, 0)), softplus_expectations(m, np.nextafter(s, 1e10))

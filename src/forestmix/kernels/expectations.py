@@ -22,17 +22,16 @@ import numpy as np
 from numba import njit
 
 from forestmix.arrays import Array
+from forestmix.kernels.nodes import LANES, march
 
 #: Above this spread the grid is used, below it the series.
 SERIES_LIMIT = 0.1
 #: Above this spread a - ramp no longer matters beside the ramp: it is smaller by 1 / s^2.
 RAMP_LIMIT = 1e9
-#: A spread from here on may skip to every 8th, 4th or 2nd node: steps of 1/2, 1/4 and 1/8.
-STRIDE_LIMITS = (0.8, 0.4, 0.2)
+#: From these spreads on the step of the grid may be 1/8, 1/4 and 1/2; below them it is 1/16.
+STEP_LIMITS = (0.2, 0.4, 0.8)
 
-_STEP = 1 / 16
 _EDGE = 40.0
-_HALF = int(_EDGE / _STEP)
 _TAU = 1.5
 #: Terms smaller than the largest by exp(-_DROP) are left out.
 _DROP = 30.0
@@ -44,9 +43,10 @@ _ROOT_TWO_PI = math.sqrt(2 * math.pi)
 _SERIES_TERMS = 6
 
 
-def _remainder_table() -> Array:
-    """Return ``a - ramp``, ``sigma - Phi(. / tau)`` and ``sigma'`` on the grid, one row for each node."""
-    eta = _STEP * np.arange(-_HALF, _HALF + 1)
+def _remainder_table(step: float) -> Array:
+    """Return ``a - ramp``, ``sigma - Phi(. / tau)`` and ``sigma'`` on the grid, by rows, and zeros after it."""
+    half = round(_EDGE / step)
+    eta = step * np.arange(-half, half + 1)
     low = -np.abs(eta)
     t = low / _TAU
     # Not by scipy.special: to import it takes longer than to load the kernels.
@@ -55,7 +55,8 @@ def _remainder_table() -> Array:
     small = np.exp(low)
     sigma, rest = small / (1 + small), 1 / (1 + small)
     slope = (sigma - below) * np.where(eta > 0, -1, 1)
-    return np.ascontiguousarray(np.stack([np.log1p(small) - ramp, slope, sigma * rest], axis=1))
+    table = np.stack([np.log1p(small) - ramp, slope, sigma * rest])
+    return np.pad(table, ((0, 0), (0, 2 * LANES)))
 
 
 def _series_table() -> Array:
@@ -74,7 +75,12 @@ def _series_table() -> Array:
     return table
 
 
-_REMAINDER = _remainder_table()
+#: The tables of all steps, the smallest first, one after another; where 0 is in each, and where its zeros begin.
+_STEPS = np.array([1 / 16, 1 / 8, 1 / 4, 1 / 2])
+_PARTS = [_remainder_table(step) for step in _STEPS]
+_VALUE, _SLOPE, _CURVATURE = (np.concatenate([part[k] for part in _PARTS]) for k in range(3))
+_ENDS = np.cumsum([part.shape[1] for part in _PARTS]) - 2 * LANES
+_CENTRES = _ENDS - 1 - np.array([round(_EDGE / step) for step in _STEPS])
 _SERIES = _series_table()
 #: Gauss-Legendre nodes and weights on [-1, 1].
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(4)
@@ -83,15 +89,15 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(4)
 @njit(cache=True, nogil=True)
 def softplus_expectations(m: float, s: float) -> tuple[float, float, float]:
     """Return ``E a``, ``E a'`` and ``E a''`` for ``a(eta) = log(1 + exp(eta))`` and ``eta ~ N(m, s^2)``."""
-    value, _, slope, curvature = lower_expectations(-abs(m), s)
+    value, _, slope, curvature = lower_expectations(-abs(m), s, False)
     if m > 0:
         return m + value, 1 - slope, curvature
     return value, slope, curvature
 
 
 @njit(cache=True, nogil=True)
-def lower_expectations(m: float, s: float) -> tuple[float, float, float, float]:
-    """Return ``E a``, ``E a - a(m)``, ``E a'`` and ``E a''`` for ``m <= 0``."""
+def lower_expectations(m: float, s: float, with_excess: bool) -> tuple[float, float, float, float]:
+    """Return ``E a``, ``E a - a(m)``, ``E a'`` and ``E a''`` for ``m <= 0``; the second only where it is asked for."""
     if s < SERIES_LIMIT:
         return _series(m, s)
     if s > RAMP_LIMIT or not s - m < math.inf:
@@ -103,7 +109,8 @@ def lower_expectations(m: float, s: float) -> tuple[float, float, float, float]:
     if (m + 0.5 * s * s if peak < 0 else -0.5 * (m / s) ** 2) < _UNDERFLOW:
         return 0.0, 0.0, 0.0, 0.0
     value, slope, curvature = _grid(m, s)
-    return value, max(value - math.log1p(math.exp(m)), 0.0), slope, curvature
+    excess = max(value - math.log1p(math.exp(m)), 0.0) if with_excess else 0.0
+    return value, excess, slope, curvature
 
 
 @njit(cache=True, nogil=True)
@@ -168,45 +175,31 @@ def _window(m, s):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _stride(s):  # type: ignore[no-untyped-def]
-    if s >= STRIDE_LIMITS[0]:
-        return 8
-    if s >= STRIDE_LIMITS[1]:
-        return 4
-    return 2 if s >= STRIDE_LIMITS[2] else 1
+def _level(s):  # type: ignore[no-untyped-def]
+    """Return which step of the grid is small enough."""
+    return int(s >= STEP_LIMITS[0]) + int(s >= STEP_LIMITS[1]) + int(s >= STEP_LIMITS[2])
 
 
 @njit(cache=True, nogil=True)
-def _march(position, stride, count, weight, ratio, bend):  # type: ignore[no-untyped-def]
-    """Add up ``count`` nodes from ``position`` on; the weights follow ``w <- w r``, ``r <- r q``."""
-    value, slope, curvature = 0.0, 0.0, 0.0
-    for _ in range(count):
-        weight *= ratio
-        ratio *= bend
-        position += stride
-        value += weight * _REMAINDER[position, 0]
-        slope += weight * _REMAINDER[position, 1]
-        curvature += weight * _REMAINDER[position, 2]
-    return value, slope, curvature, weight, ratio
-
-
-@njit(cache=True, nogil=True)
-def _beyond(step, count, weight, ratio, bend):  # type: ignore[no-untyped-def]
+def _below_table(m, s, step, count):  # type: ignore[no-untyped-def]
     """Add up ``count`` nodes below the table, where softplus and its derivatives are ``exp(eta)``."""
-    total, exponential, fall = 0.0, math.exp(-_EDGE), math.exp(-step)
-    for _ in range(count):
-        weight *= ratio
-        ratio *= bend
-        exponential *= fall
-        total += weight * exponential
+    total = 0.0
+    for k in range(1, count + 1):
+        eta = -_EDGE - k * step
+        total += math.exp(eta - 0.5 * ((eta - m) / s) ** 2)
     return total
 
 
 @njit(cache=True, nogil=True)
 def _grid(m, s):  # type: ignore[no-untyped-def]
-    """Return ramp plus trapezoidal rule, from the peak of the summand outwards in both directions."""
-    stride = _stride(s)
-    step, edge = stride * _STEP, _HALF // stride
+    """Return ramp plus trapezoidal rule, from the peak of the summand outwards in both directions.
+
+    ``a - ramp`` and ``sigma'`` are even and ``sigma - Phi`` is odd, so nodes downwards are those of the mirrored table
+    upwards.
+    """
+    level = _level(s)
+    step, centre, end = _STEPS[level], _CENTRES[level], _ENDS[level]
+    edge = end - 1 - centre
     left, peak, right = _window(m, s)
     start = max(round(peak / step), -edge)
     # The ratio of neighbouring weights, upwards and downwards, changes by the same factor at every step.
@@ -214,19 +207,20 @@ def _grid(m, s):  # type: ignore[no-untyped-def]
     weight = math.exp(-0.5 * (offset / s) ** 2)
     bend = math.exp(-((step / s) ** 2))
     up = math.exp(-(0.5 * step + offset) * step / (s * s))
-    position = _HALF + start * stride
     above = min(max(math.ceil(right / step) - start, 0), edge - start)
     below = max(start - math.floor(left / step), 0)
     inside = min(below, start + edge)
-    v0, g0, c0, _, _ = _march(position, stride, above, weight, up, bend)
-    v1, g1, c1, last, ratio = _march(position, -stride, inside, weight, bend / up, bend)
-    tail = _beyond(step, below - inside, last, ratio, bend) if below > inside else 0.0
-    scale = step / (s * _ROOT_TWO_PI)
+    steps = (max(above, inside) + LANES - 1) // LANES
+    value, slope, curvature = march(
+        _VALUE, _SLOPE, _CURVATURE, centre + start + 1, centre - start + 1, end, steps, weight, up, bend / up, bend
+    )  # fmt: skip
+    tail = _below_table(m, s, step, below - inside) if below > inside else 0.0
+    scale, here = step / (s * _ROOT_TWO_PI), centre + start
     ramp, probability, _ = _ramp(m, math.sqrt(s * s + _TAU * _TAU))
     return (
-        ramp + scale * (v0 + v1 + tail + weight * _REMAINDER[position, 0]),
-        probability + scale * (g0 + g1 + tail + weight * _REMAINDER[position, 1]),
-        scale * (c0 + c1 + tail + weight * _REMAINDER[position, 2]),
+        ramp + scale * (value + tail + weight * _VALUE[here]),
+        probability + scale * (slope + tail + weight * _SLOPE[here]),
+        scale * (curvature + tail + weight * _CURVATURE[here]),
     )
 
 
@@ -240,18 +234,19 @@ def softplus_gap(m: float, wide: float, narrow: float) -> float:
     if not length > 0:
         return math.nan if math.isnan(length) and wide != narrow else 0.0
     if length > max(0.25, 0.01 * low):
-        return lower_expectations(-abs(m), wide)[1] - lower_expectations(-abs(m), narrow)[1]
+        return lower_expectations(-abs(m), wide, True)[1] - lower_expectations(-abs(m), narrow, True)[1]
     total = 0.0
     for k in range(_NODES.shape[0]):
-        total += _WEIGHTS[k] * lower_expectations(-abs(m), math.sqrt(low + 0.5 * length * (1 + _NODES[k])))[3]
+        s = math.sqrt(low + 0.5 * length * (1 + _NODES[k]))
+        total += _WEIGHTS[k] * lower_expectations(-abs(m), s, False)[3]
     return 0.25 * length * total
 
 
 @njit(cache=True, nogil=True)
 def fill_lower_expectations(mean: Array, spread: Array, out: Array) -> None:
-    """Write ``lower_expectations(-|mean|, spread)`` of every row into the columns of ``out``, (4, rows)."""
+    """Write all four of ``lower_expectations(-|mean|, spread)`` of every row into the columns of ``out``, (4, rows)."""
     for i in range(mean.shape[0]):
-        out[0, i], out[1, i], out[2, i], out[3, i] = lower_expectations(-abs(mean[i]), spread[i])
+        out[0, i], out[1, i], out[2, i], out[3, i] = lower_expectations(-abs(mean[i]), spread[i], True)
 
 
 @njit(cache=True, nogil=True)

@@ -12,15 +12,12 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
-from forestmix.kernels.lines import FLAGS, Line, Value, add_product, repeated
+from forestmix.kernels.lines import FLAGS, Line, Value, add_product, for_kernels, repeated
 
 #: Sums that are taken side by side, since each addition waits for the one before.
 APART = 4
 _LANE = ir.IntType(32)
-
-for_kernels: Any = intrinsic  # whose type does not say that callers leave out the context
 
 
 @for_kernels

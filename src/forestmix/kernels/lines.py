@@ -32,6 +32,8 @@ EARLY, LEAD = 2, 64
 FAST = {"reassoc", "contract", "nsz", "arcp"}
 FLAGS = sorted(FAST)
 
+for_kernels: Any = intrinsic  # whose type does not say that callers leave out the context
+
 Value = Any  # of llvmlite, which has no types
 Term = Callable[[Value, Value, Value], list[Value]]
 

@@ -54,7 +54,7 @@ def row_terms(kind: int, x: float, scale: float, constant: float, m: float, r: f
         return _poisson(x, constant, m, r)
     if kind == MISSING:
         return 0.0, 0.0, 0.0
-    value, excess, slope, curvature = lower_expectations(-abs(m), r)
+    value, excess, slope, curvature = lower_expectations(-abs(m), r, kind == BINOMIAL)
     # E sigma(eta) and E sigma(-eta), neither as the difference of numbers near one.
     success, failure = (1 - slope, slope) if m > 0 else (slope, 1 - slope)
     if kind == BERNOULLI:

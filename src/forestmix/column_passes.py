@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeGuard
 import numpy as np
 
 from forestmix.arrays import Array
-from forestmix.passes import APART, borrow_parts, give_back_parts
+from forestmix.passes import apart, borrow_parts, give_back_parts, totals_of
 from forestmix.weights import DenseWeights, Weights
 from forestmix.weights.base import Projection
 
@@ -123,14 +123,14 @@ def _over_columns(
     n, m = weights.shape
     count = threaded.threads(weights.array.size)
     cuts = threaded.even_cuts(m, count)
-    parts, totals = borrow_parts(weights, (count, sums, n)), np.zeros((count, APART))
+    parts, totals = borrow_parts(weights, (count, sums, apart(n, weights.dtype.itemsize))), totals_of(count)
 
     def call(t: int) -> Callable[[], object]:
         results = (parts[t], totals[t]) if with_totals else (parts[t],)
         return partial(kernel, cuts[t], cuts[t + 1], weights.array.T, *arguments, *results)
 
     threaded.run_all([call(t) for t in range(count)])
-    found = parts[0].copy() if count == 1 else parts.sum(axis=0)
+    found = parts[0, :, :n].copy() if count == 1 else parts[:, :, :n].sum(axis=0)
     give_back_parts(weights, parts)
     return found, totals.sum(axis=0)
 

@@ -68,7 +68,7 @@ def adder(*terms: Term) -> Any:
 
     For each term ``t`` it does ``sum[j] += t(a[j], f_a) + t(b[j], f_b) + ...`` for all j, over the rows ``a, b, ...``,
     and meanwhile asks for the rows ``ahead``. ``factors`` are those of all rows for the first term, then for the
-    second, and so on.
+    second, and so on. Sums may be longer than rows.
 
     Args:
         terms: what of an entry and its row's factor is added to each of the sums.
@@ -83,7 +83,7 @@ def adder(*terms: Term) -> Any:
                 _parts(context, builder, kind, value) for kind, value in zip(signature.args, given, strict=True)
             )
             body = partial(_add, builder, terms, rows, factors, sums)
-            _loop(builder, sums[0], step, [(one, 0) for one in ahead], [body])
+            _loop(builder, rows[0], step, [(one, 0) for one in ahead], [body])
             return context.get_dummy_value()
 
         return types.void(rows, ahead, factors, sums), build
@@ -150,7 +150,7 @@ def relayer(term: Term) -> Any:
                 products.add(j, width, range(len(following)))
                 _add(builder, (term,), rows, factors, [sums], j, width)
 
-            _loop(builder, sums, VECTOR, [(row, LEAD) for row in following], [body])
+            _loop(builder, rows[0], VECTOR, [(row, LEAD) for row in following], [body])
             return context.make_tuple(builder, signature.return_type, products.totals())
 
         return result(rows, following, factors, total, vector), build

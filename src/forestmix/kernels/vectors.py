@@ -88,7 +88,7 @@ def step(
 
 @njit(nogil=True, fastmath=FAST)
 def image_of(k, first, last, parts, direction, precision, image):  # type: ignore[no-untyped-def]
-    """Write ``A p`` of an observation: the threads' parts of ``W^T K W p``, (threads, N, m), and ``precision p``."""
+    """Write ``A p`` of an observation: ``precision p``, and the parts of ``W^T K W p``, (threads, N, m or more)."""
     for j in range(first, last):
         image[k, j] = precision[j] * direction[k, j] + parts[0, k, j]
     for t in range(1, parts.shape[0]):

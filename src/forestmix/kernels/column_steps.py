@@ -70,7 +70,7 @@ def step_columns(
         add_columns(columns, two(transposed, j + 4, last), products, next_absolute, next_squared, parts)
 
 
-@njit(nogil=True)
+@njit(forceinline=True, nogil=True)
 def collect_columns(columns, error, weighted, kappa, absolute, squared, products):  # type: ignore[no-untyped-def]
     """Multiply four columns with the row terms that are asked for."""
     if absolute and squared:
@@ -79,7 +79,7 @@ def collect_columns(columns, error, weighted, kappa, absolute, squared, products
         project_rows(columns, error, weighted, kappa, absolute, squared, products)
 
 
-@njit(nogil=True)
+@njit(forceinline=True, nogil=True)
 def add_columns(columns, ahead, products, absolute, squared, parts):  # type: ignore[no-untyped-def]
     """Add four columns to the row sums that were asked for, while the next ones are fetched."""
     if absolute and squared:
@@ -88,7 +88,7 @@ def add_columns(columns, ahead, products, absolute, squared, parts):  # type: ig
         add_rows(columns, ahead, products, absolute, squared, parts)
 
 
-@njit(nogil=True, error_model="numpy")
+@njit(forceinline=True, nogil=True, error_model="numpy")
 def move_latents(  # type: ignore[no-untyped-def]
     j, count, mean, sd, prior_mean, precision, gradient, curvature, information, new_mean, new_sd, products
 ):  # fmt: skip

@@ -45,7 +45,7 @@ BLOCK = 8192
 CACHED, SHORTEST = 2**22, 512
 
 
-@njit(cache=True, nogil=True)
+@njit(forceinline=True, nogil=True)
 def settle_rows(top, count, products, spread, bias, kind, x, scale, constant, eta, error, kappa, totals):  # type: ignore[no-untyped-def]
     """Turn the products of ``count`` rows from ``top`` on into their terms.
 
@@ -70,7 +70,7 @@ def settle_rows(top, count, products, spread, bias, kind, x, scale, constant, et
     totals[1] += size_total
 
 
-@njit(cache=True, nogil=True)
+@njit(forceinline=True, nogil=True)
 def project_rows(rows, mean, sd, variance, absolute, squared, products):  # type: ignore[no-untyped-def]
     """Multiply four rows with the mean and with the spreads that are asked for; ``variance`` is ``sd^2``."""
     if absolute and squared:
@@ -83,7 +83,7 @@ def project_rows(rows, mean, sd, variance, absolute, squared, products):  # type
         forward_mean(rows, (), mean, products)
 
 
-@njit(cache=True, nogil=True)
+@njit(forceinline=True, nogil=True)
 def add_rows(rows, ahead, products, absolute, squared, parts):  # type: ignore[no-untyped-def]
     """Add four rows to the sums that were asked for, while the next ones are fetched."""
     if absolute and squared:

@@ -15,9 +15,11 @@ Newton's: each time that a step from the metric is refused, twice as many solves
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from forestmix.arrays import Array
+from forestmix.arrays import Array, inner
 from forestmix.inference.accelerate import dot, ratio
 from forestmix.inference.base import Memory, Proposal
 from forestmix.inference.problem import Point, Problem
@@ -34,6 +36,20 @@ INNER = 100
 ENOUGH = 0.8
 
 
+class Pair(NamedTuple):
+    """A direction s and its image y, (N, m), and ``1 / s^T y``, 0 where there is no such pair, (N,)."""
+
+    direction: Array
+    image: Array
+    inverse: Array
+
+    @classmethod
+    def of(cls, direction: Array, image: Array) -> Pair:
+        """Return the pair; one of zeros changes nothing."""
+        product = inner(direction, image)
+        return cls(direction, image, ratio(np.ones_like(product), product))
+
+
 class NewtonSteps(Memory):
     """The pairs of the metric for each observation, and whether the last step cut the gradient by enough.
 
@@ -42,7 +58,7 @@ class NewtonSteps(Memory):
     """
 
     def __init__(self, n_observations: int) -> None:
-        self.pairs: list[tuple[Array, Array]] = []
+        self.pairs: list[Pair] = []
         self.last: tuple[Array, Array, Array] | None = None
         self.trusted = np.zeros(n_observations, bool)
         self.from_metric, self.solves, self.pause = False, 0, 0
@@ -50,7 +66,7 @@ class NewtonSteps(Memory):
     def take(self, keep: Array) -> NewtonSteps:
         """Return the memory of the chosen observations."""
         chosen = NewtonSteps(len(keep))
-        chosen.pairs = [(s[keep], y[keep]) for s, y in self.pairs]
+        chosen.pairs = [Pair(*(part[keep] for part in pair)) for pair in self.pairs]
         chosen.trusted = self.trusted[keep]
         chosen.from_metric, chosen.solves, chosen.pause = self.from_metric, self.solves, self.pause
         if self.last is not None:
@@ -92,27 +108,29 @@ class NewtonSteps(Memory):
             self._keep(np.where(usable, change, 0), np.where(usable, fall, 0))
 
     def _keep(self, direction: Array, image: Array) -> None:
-        self.pairs = [*self.pairs, (direction, image)][-PAIRS:]
+        self.pairs = [*self.pairs, Pair.of(direction, image)][-PAIRS:]
 
     def _share_of_diagonal(self, precision: Array) -> Array:
         """Return ``s^T y / y^T P^-1 y`` of the last pair, at most 1, (N, 1): how far to go where no pair has been.
 
         The diagonal P alone would go too far: it knows nothing of latents that share their rows.
         """
-        direction, image = self.pairs[-1]
+        direction, image, _ = self.pairs[-1]
         share = ratio(dot(direction, image), dot(image, image / precision))
         return np.where((share > 0) & (share < 1), share, 1)
 
     def _metric(self, gradient: Array, precision: Array) -> Array:
         """Apply the two-loop recursion, with the diagonal as the first metric; a pair of zeros changes nothing."""
-        rest, shares = gradient, []
-        for direction, image in reversed(self.pairs):
-            share = ratio(dot(direction, rest), dot(direction, image))
-            shares.append(share)
-            rest = rest - share * image
+        pairs, shares = self.pairs, []
+        rest, found = gradient.copy(), inner(pairs[-1].direction, gradient) if pairs else None
+        for k in reversed(range(len(pairs))):
+            shares.append(found * pairs[k].inverse)
+            found = _advance(rest, -shares[-1], pairs[k].image, pairs[max(k - 1, 0)].direction)
         step = rest / precision
-        for (direction, image), share in zip(self.pairs, reversed(shares), strict=True):
-            step = step + direction * (share - ratio(dot(image, step), dot(direction, image)))
+        found = inner(pairs[0].image, step) if pairs else None
+        for k, pair in enumerate(pairs):
+            share = shares.pop() - found * pair.inverse
+            found = _advance(step, share, pair.direction, pairs[min(k + 1, len(pairs) - 1)].image)
         return step
 
     def _solve(self, problem: Problem, point: Point, precision: Array, norm: Array) -> tuple[Array, int]:
@@ -136,6 +154,14 @@ class NewtonSteps(Memory):
         for pair in new_pairs:
             self._keep(*pair)
         return step, len(new_pairs)
+
+
+def _advance(vector: Array, length: Array, direction: Array, measure: Array) -> Array:
+    """Move a vector, (N, m), in place, and return its product with ``measure`` there, (N,): one reading for both."""
+    from forestmix.kernels import threaded, vectors
+
+    lengths = length.astype(vector.dtype)
+    return threaded.summed(vectors.advance, vector.shape, 1, lengths, direction, measure, vector)[:, 0]
 
 
 def safe_share(problem: Problem, old: GaussianFactors, new: GaussianFactors) -> Array:

@@ -148,3 +148,17 @@ def turn(
             form += float(p) * float(p) * float(precision[j])
             slope += float(p) * float(gradient[k, j])
         totals[k, 0], totals[k, 1] = form, slope
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def advance(
+    first: int, last: int, length: Array, direction: Array, measure: Array, vector: Array, totals: Array
+) -> None:
+    """Add ``length`` times the direction to a vector, and add up its product with ``measure`` there."""
+    for k in range(vector.shape[0]):
+        far, product = length[k], 0.0
+        for j in range(first, last):
+            new = vector[k, j] + far * direction[k, j]
+            vector[k, j] = new
+            product += float(new) * float(measure[k, j])
+        totals[k, 0] = product

@@ -11,7 +11,6 @@ from forestmix.kernels.lines import (
     adder,
     dotter,
     itself,
-    relayer,
     square,
     squared_product,
 )
@@ -19,7 +18,7 @@ from forestmix.kernels.nodes import LANES, march
 
 TERMS = [(itself, lambda w, v: w * v), (absolute_value, lambda w, v: abs(w) * v), (square, lambda w, v: w**2 * v)]
 PRODUCTS = [TERMS[0], (absolute_product, lambda w, v: abs(w * v)), (squared_product, lambda w, v: (w * v) ** 2)]
-#: Around the width of a vector and of a line in either precision, and several of them with a rest; and chunks.
+#: Around the width of a vector and of a line in either precision, and several of them with a rest.
 LENGTHS = [0, 1, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 67, 511, 513, 1027, 2050]
 PRECISIONS = pytest.mark.parametrize("dtype", [np.float64, np.float32])
 
@@ -40,10 +39,6 @@ def dotting(terms):
 
 ADD = {kind: adding(terms) for kind, terms in KINDS.items()}
 DOT = {kind: dotting(terms) for kind, terms in KINDS.items()}
-
-
-relay = relayer(itself)
-RELAY = njit(lambda rows, following, factors, total, vector: relay(rows, following, factors, total, vector))
 
 
 def unaligned(rng, length, dtype):
@@ -68,25 +63,6 @@ def test_rows_are_added_to_sums(count, kind, dtype):
             expected = held[s, 1:-1] + np.sum(added, axis=0)
             np.testing.assert_allclose(sums[s, 1:-1], expected, rtol=50 * unit, atol=20 * unit)
         np.testing.assert_array_equal(sums[:, [0, -1]], held[:, [0, -1]], "what lies beside the sums was written to")
-
-
-@PRECISIONS
-@pytest.mark.parametrize("count", [1, 3, 4])
-def test_rows_are_added_while_those_that_follow_are_multiplied(count, dtype):
-    unit = np.finfo(dtype).eps
-    for length in LENGTHS:
-        rng = np.random.default_rng(length)
-        rows, following = ([unaligned(rng, length, dtype) for _ in range(count)] for _ in range(2))
-        factors, vector = rng.standard_normal(count).astype(dtype), unaligned(rng, length, dtype)
-        held = rng.standard_normal(length + 2).astype(dtype)
-        total = held.copy()
-        found = RELAY(tuple(rows), tuple(following), tuple(factors), total[1:-1], vector)
-        expected = held[1:-1] + factors.astype(float) @ np.array(rows, float)
-        np.testing.assert_allclose(total[1:-1], expected, rtol=50 * unit, atol=20 * unit)
-        np.testing.assert_array_equal(total[[0, -1]], held[[0, -1]], "what lies beside the sums was written to")
-        for got, row in zip(found, following, strict=True):
-            added = row.astype(float) * vector
-            assert abs(got - added.sum()) <= 10 * unit * (1 + np.abs(added).sum())
 
 
 @PRECISIONS

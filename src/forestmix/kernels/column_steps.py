@@ -22,7 +22,7 @@ from numba import njit
 
 from forestmix.arrays import Array
 from forestmix.kernels.dense import add_rows, project_rows
-from forestmix.kernels.tiles import adjoint_spreads, forward_both, forward_mean, four, relay_mean, two
+from forestmix.kernels.tiles import adjoint_mean, adjoint_spreads, forward_both, forward_mean, four, two
 
 
 @njit(cache=True, nogil=True)
@@ -55,7 +55,7 @@ def step_columns(
     products = np.zeros((3, 4), transposed.dtype)
     for j in range(first, last, 4):
         columns = four(transposed, j, last)
-        collect_columns(columns, error, weighted, kappa, absolute, squared, products)
+        collect_columns(columns, two(transposed, j + 4, last), error, weighted, kappa, absolute, squared, products)
         for lane in range(min(4, last - j)):
             k = j + lane
             gradient[k] = products[0, lane]
@@ -67,21 +67,21 @@ def step_columns(
             j, min(4, last - j), mean, sd, prior_mean, precision, gradient, curvature, curvature if paper else exact,
             new_mean, new_sd, products,
         )  # fmt: skip
-        add_columns(columns, two(transposed, j + 4, last), products, next_absolute, next_squared, parts)
+        add_columns(columns, two(transposed, j + 6, last), products, next_absolute, next_squared, parts)
 
 
 @njit(forceinline=True, nogil=True)
-def collect_columns(columns, error, weighted, kappa, absolute, squared, products):  # type: ignore[no-untyped-def]
-    """Multiply four columns with the row terms that are asked for."""
+def collect_columns(columns, ahead, error, weighted, kappa, absolute, squared, products):  # type: ignore[no-untyped-def]
+    """Multiply four columns with the row terms that are asked for, while some of the next ones are fetched."""
     if absolute and squared:
-        forward_both(columns, (), error, weighted, kappa, products)
+        forward_both(columns, ahead, error, weighted, kappa, products)
     else:
-        project_rows(columns, error, weighted, kappa, absolute, squared, products)
+        project_rows(columns, ahead, error, weighted, kappa, absolute, squared, products)
 
 
 @njit(forceinline=True, nogil=True)
 def add_columns(columns, ahead, products, absolute, squared, parts):  # type: ignore[no-untyped-def]
-    """Add four columns to the row sums that were asked for, while the next ones are fetched."""
+    """Add four columns to the row sums that were asked for, while others of the next ones are fetched."""
     if absolute and squared:
         adjoint_spreads(columns, ahead, products, parts[0], parts[1], parts[2])
     else:
@@ -113,9 +113,9 @@ def conjugate_columns(
     """
     parts[:] = 0
     norm, products = 0.0, np.zeros((1, 4), transposed.dtype)
-    columns = four(transposed, first, last)
-    forward_mean(columns, (), weighted, products)
     for j in range(first, last, 4):
+        columns = four(transposed, j, last)
+        forward_mean(columns, two(transposed, j + 4, last), weighted, products)
         for lane in range(4):
             k = j + lane
             if k >= last:
@@ -126,7 +126,5 @@ def conjugate_columns(
             new_gradient[k] = gradient[k] - length * image
             products[0, lane] = new_gradient[k] * inverse[k]
             norm += float(new_gradient[k]) * float(products[0, lane])
-        following = four(transposed, j + 4, last)
-        relay_mean(columns, following, products, weighted, parts[0])
-        columns = following
+        adjoint_mean(columns, two(transposed, j + 6, last), products, parts[0])
     totals[0] = norm

@@ -32,7 +32,6 @@ from forestmix.kernels.tiles import (
     forward_squared,
     four,
     four_parts,
-    relay_mean,
     two,
 )  # fmt: skip
 
@@ -71,21 +70,24 @@ def settle_rows(top, count, products, spread, bias, kind, x, scale, constant, et
 
 
 @njit(forceinline=True, nogil=True)
-def project_rows(rows, mean, sd, variance, absolute, squared, products):  # type: ignore[no-untyped-def]
-    """Multiply four rows with the mean and with the spreads that are asked for; ``variance`` is ``sd^2``."""
+def project_rows(rows, ahead, mean, sd, variance, absolute, squared, products):  # type: ignore[no-untyped-def]
+    """Multiply four rows with the mean and with the spreads that are asked for; ``variance`` is ``sd^2``.
+
+    Meanwhile some of the next rows are fetched.
+    """
     if absolute and squared:
-        forward_spreads(rows, (), mean, sd, products)
+        forward_spreads(rows, ahead, mean, sd, products)
     elif absolute:
-        forward_absolute(rows, (), mean, sd, products)
+        forward_absolute(rows, ahead, mean, sd, products)
     elif squared:
-        forward_squared(rows, (), mean, variance, products)
+        forward_squared(rows, ahead, mean, variance, products)
     else:
-        forward_mean(rows, (), mean, products)
+        forward_mean(rows, ahead, mean, products)
 
 
 @njit(forceinline=True, nogil=True)
 def add_rows(rows, ahead, products, absolute, squared, parts):  # type: ignore[no-untyped-def]
-    """Add four rows to the sums that were asked for, while the next ones are fetched."""
+    """Add four rows to the sums that were asked for, while others of the next ones are fetched."""
     if absolute and squared:
         adjoint_both(rows, ahead, products, parts[0], parts[1], parts[2])
     elif absolute:
@@ -109,11 +111,11 @@ def pass_rows(
     variance = sd**2 if by_square else sd
     for i in range(first, last, 4):
         rows = four(W, i, last)
-        project_rows(rows, mean, sd, variance, by_sum, by_square, products)
+        project_rows(rows, two(W, i + 4, last), mean, sd, variance, by_sum, by_square, products)
         settle_rows(
             i, min(4, last - i), products, spread, bias, kind, x, scale, constant, eta, error, kappa, totals
         )  # fmt: skip
-        add_rows(rows, two(W, i + 4, last), products, absolute, squared, parts)
+        add_rows(rows, two(W, i + 6, last), products, absolute, squared, parts)
 
 
 @njit(cache=True, nogil=True)
@@ -191,16 +193,14 @@ def normal_rows(first: int, last: int, W: Array, direction: Array, kappa: Array,
     """Add up ``W^T diag(kappa) W p`` and ``(W p)^T diag(kappa) W p`` over a range of rows of a row-major W."""
     parts[:] = 0
     form, products = 0.0, np.zeros((1, 4), W.dtype)
-    rows = four(W, first, last)
-    forward_mean(rows, (), direction, products)
     for i in range(first, last, 4):
+        rows = four(W, i, last)
+        forward_mean(rows, two(W, i + 4, last), direction, products)
         for lane in range(4):
             image = products[0, lane]
             products[0, lane] = image * kappa[i + lane] if i + lane < last else 0
             form += float(image) * float(products[0, lane])
-        following = four(W, i + 4, last)
-        relay_mean(rows, following, products, direction, parts[0])
-        rows = following
+        adjoint_mean(rows, two(W, i + 6, last), products, parts[0])
     totals[0] = form
 
 

@@ -23,11 +23,6 @@ from numba.extending import intrinsic
 
 #: Bytes of a line of the cache, and of the vectors that several sums are taken in.
 LINE, VECTOR = 64, 32
-#: More sums than this for each of four rows do not fit into the registers; then two rows are gone over after the other
-#: two, so many bytes at a time, which stay in the first-level cache.
-MOST_SUMS, CHUNK = 2, 1024
-#: How many entries ahead rows are asked for that nobody has asked for before: those after the first two.
-EARLY, LEAD = 2, 64
 #: What the compiler may assume about sums; not all of ``fastmath``, which would assume that nothing overflows.
 FAST = {"reassoc", "contract", "nsz", "arcp"}
 FLAGS = sorted(FAST)
@@ -74,7 +69,7 @@ def adder(*terms: Term) -> Any:
         terms: what of an entry and its row's factor is added to each of the sums.
 
     """
-    step = LINE if len(terms) == 1 else VECTOR
+    vector = LINE if len(terms) == 1 else VECTOR
 
     @intrinsic
     def add(context, rows, ahead, factors, sums):  # type: ignore[no-untyped-def]
@@ -82,8 +77,7 @@ def adder(*terms: Term) -> Any:
             rows, ahead, factors, sums = (
                 _parts(context, builder, kind, value) for kind, value in zip(signature.args, given, strict=True)
             )
-            body = partial(_add, builder, terms, rows, factors, sums)
-            _loop(builder, rows[0], step, [(one, 0) for one in ahead], [body])
+            _loop(builder, rows[0], vector, ahead, partial(_add, builder, terms, rows, factors, sums))
             return context.get_dummy_value()
 
         return types.void(rows, ahead, factors, sums), build
@@ -101,7 +95,7 @@ def dotter(*terms: Term) -> Any:
         terms: what of an entry of a row and of each of the vectors is added up.
 
     """
-    step = LINE if len(terms) == 1 else VECTOR
+    vector = LINE if len(terms) == 1 else VECTOR
 
     @intrinsic
     def dot(context, rows, ahead, vectors):  # type: ignore[no-untyped-def]
@@ -111,51 +105,13 @@ def dotter(*terms: Term) -> Any:
             rows, ahead, vectors = (
                 _parts(context, builder, kind, value) for kind, value in zip(signature.args, given, strict=True)
             )
-            products = Products(builder, terms, rows, vectors, step)
-            together = len(rows) if len(terms) <= MOST_SUMS else 2
-            groups = [range(k, min(k + together, len(rows))) for k in range(0, len(rows), together)]
-            # A single sum waits for the memory anyway.
-            late = [(row, LEAD) for row in rows[EARLY:] if len(terms) > 1]
-            bodies = [partial(products.add, chosen=chosen) for chosen in groups]
-            _loop(builder, vectors[0], step, [*((one, 0) for one in ahead), *late], bodies)
+            products = Products(builder, terms, rows, vectors, vector)
+            _loop(builder, vectors[0], vector, ahead, products.add)
             return context.make_tuple(builder, signature.return_type, products.totals())
 
         return result(rows, ahead, vectors), build
 
     return dot
-
-
-def relayer(term: Term) -> Any:
-    """Return a function for kernels, ``relay(rows, following, factors, total, vector)``.
-
-    It adds the rows to the total, as ``adder`` does, and in the same loop gives the products of the rows that follow
-    with the vector, as ``dotter`` does: the memory brings these while the others come from the cache. With one sum
-    there are registers enough for both; with more, one loop after the other is faster.
-    """
-
-    @intrinsic
-    def relay(context, rows, following, factors, total, vector):  # type: ignore[no-untyped-def]
-        result = types.UniTuple(following.dtype.dtype, len(following))
-
-        def build(context: Any, builder: Value, signature: Any, given: list[Value]) -> Value:
-            *tuples, total, vector = given
-            rows, following, factors = (
-                _parts(context, builder, kind, value) for kind, value in zip(signature.args, tuples, strict=False)
-            )
-            sums = Line(context, builder, signature.args[3], total)
-            vectors = Line(context, builder, signature.args[4], vector)
-            products = Products(builder, (term,), following, [vectors], VECTOR)
-
-            def body(j: Value, width: int) -> None:
-                products.add(j, width, range(len(following)))
-                _add(builder, (term,), rows, factors, [sums], j, width)
-
-            _loop(builder, rows[0], VECTOR, [(row, LEAD) for row in following], [body])
-            return context.make_tuple(builder, signature.return_type, products.totals())
-
-        return result(rows, following, factors, total, vector), build
-
-    return relay
 
 
 def _add(
@@ -174,18 +130,18 @@ def _add(
 
 
 class Products:
-    """Products of rows with vectors, see ``dotter``, which are added up in steps of so many bytes."""
+    """Products of rows with vectors, see ``dotter``, which are added up by so many bytes."""
 
-    def __init__(self, builder: Value, terms: Sequence[Term], rows: list[Line], vectors: list[Line], step: int) -> None:
+    def __init__(self, builder: Value, terms: Sequence[Term], rows: list[Line], vectors: list[Line], size: int) -> None:
         self.builder, self.terms, self.rows, self.vectors = builder, terms, rows, vectors
-        self.wide = step // rows[0].size
+        self.wide = size // rows[0].size
         self.sums = {width: [rows[0].zeros(width) for _ in range(len(rows) * len(terms))] for width in {1, self.wide}}
 
-    def add(self, j: Value, width: int, chosen: range) -> None:
-        """Build the part of ``width`` entries from ``j`` on, for some of the rows."""
+    def add(self, j: Value, width: int) -> None:
+        """Build the part of ``width`` entries from ``j`` on."""
         multiplied = [one.read(j, width) for one in self.vectors]
-        for k in chosen:
-            w = self.rows[k].read(j, width)
+        for k, row in enumerate(self.rows):
+            w = row.read(j, width)
             for s, (term, v) in enumerate(zip(self.terms, multiplied, strict=True)):
                 place = self.sums[width][s * len(self.rows) + k]
                 total = _plus(self.builder, self.builder.load(place), term(self.builder, w, v))
@@ -253,35 +209,21 @@ def _parts(context: Any, builder: Value, kind: Any, given: Value) -> list[Any]:
     ]
 
 
-def _loop(
-    builder: Value, over: Line, step: int, asked: list[tuple[Line, int]], bodies: Sequence[Callable[..., None]]
-) -> None:
-    """Build a loop over whole steps, in bytes, and one over the entries that are left.
+def _loop(builder: Value, over: Line, size: int, asked: list[Line], body: Callable[[Value, int], None]) -> None:
+    """Build a loop over lines of the cache, in vectors of ``size`` bytes, and one over the entries that are left.
 
-    If there are several bodies, each goes over some entries, then the next over the same. Meanwhile lines are asked
-    for, each so many entries from where the loop is.
+    Meanwhile the same places of other lines are asked for.
     """
     index = over.length.type
-    width, chunk = step // over.size, CHUNK // over.size
-    whole = builder.sub(over.length, builder.srem(over.length, index(width)))
-
-    def steps(low: Value, high: Value) -> None:
-        for body in bodies:
-            with cgutils.for_range_slice(builder, low, high, index(width), index) as (j, _):
-                if body is bodies[0]:
-                    for one, lead in asked:
-                        one.fetch(builder.add(j, index(lead)))
-                body(j, width)
-
-    if len(bodies) == 1:
-        steps(index(0), whole)
-    else:
-        with cgutils.for_range_slice(builder, index(0), whole, index(chunk), index) as (low, _):
-            high = builder.add(low, index(chunk))
-            steps(low, builder.select(builder.icmp_signed("<", high, whole), high, whole))
+    width, line = size // over.size, LINE // over.size
+    whole = builder.sub(over.length, builder.srem(over.length, index(line)))
+    with cgutils.for_range_slice(builder, index(0), whole, index(line), index) as (j, _):
+        for one in asked:
+            one.fetch(j)
+        for start in range(0, line, width):
+            body(builder.add(j, index(start)), width)
     with cgutils.for_range_slice(builder, whole, over.length, index(1), index) as (j, _):
-        for body in bodies:
-            body(j, 1)
+        body(j, 1)
 
 
 def _plus(builder: Value, total: Value, factors: list[Value]) -> Value:

@@ -14,7 +14,6 @@ from forestmix.kernels.lines import (
     adder,
     dotter,
     itself,
-    relayer,
     square,
     squared_product,
 )
@@ -25,7 +24,6 @@ _dot_squared = dotter(itself, square)
 _dot_both = dotter(itself, absolute_value, square)
 _dot_spreads = dotter(itself, absolute_product, squared_product)
 _add_mean = adder(itself)
-_relay_mean = relayer(itself)
 _add_absolute = adder(itself, absolute_value)
 _add_squared = adder(itself, square)
 _add_both = adder(itself, absolute_value, square)
@@ -40,7 +38,7 @@ def four(rows, i, last):  # type: ignore[no-untyped-def]
 
 @njit(forceinline=True, nogil=True)
 def two(rows, i, last):  # type: ignore[no-untyped-def]
-    """Return two rows from ``i`` on, to be asked for: four would push those at hand out of the second-level cache."""
+    """Return two rows from ``i`` on, to be asked for: half of a tile, while one half of the work on another is done."""
     return rows[min(i, last - 1)], rows[min(i + 1, last - 1)]
 
 
@@ -108,12 +106,6 @@ def _keep_three(products, found):  # type: ignore[no-untyped-def]
 def adjoint_mean(rows, ahead, factor, gradient):  # type: ignore[no-untyped-def]
     """Add four rows times ``factor[0]`` to the gradient."""
     _add_mean(rows, ahead, lanes(factor, 0), (gradient,))
-
-
-@njit(forceinline=True, nogil=True)
-def relay_mean(rows, following, products, vector, gradient):  # type: ignore[no-untyped-def]
-    """Add four rows times ``products[0]`` to the gradient, and put ``w . vector`` of the following four there."""
-    keep(products, 0, _relay_mean(rows, following, lanes(products, 0), gradient, vector))
 
 
 @njit(forceinline=True, nogil=True)

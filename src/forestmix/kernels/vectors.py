@@ -4,6 +4,9 @@ NumPy would make an array of every intermediate result, and with millions of lat
 W. Every kernel works on a range of latents, for all observations of a batch, and adds up what it sums in float64, into
 ``totals`` of its own. Arrays are (N, m), and ``old`` and ``inverse`` may have one row that serves all observations; the
 prior's are (m,).
+
+A loop that adds up writes nothing: the compiler would have two forms of it, with sums in another order where what is
+written lies close behind what is read, and a result would depend on where its arrays happen to be.
 """
 
 from __future__ import annotations
@@ -28,11 +31,13 @@ def prior_slope(
     """Write ``rows - (mean - prior_mean) precision`` into ``slope``, and add up ``(mean - prior_mean)^2 precision``."""
     for k in range(mean.shape[0]):
         form = 0.0
-        for j in range(first, last):
-            away = mean[k, j] - prior_mean[j]
-            pull = away * precision[j]
-            slope[k, j] = rows[k, j] - pull
-            form += float(away) * float(pull)
+        for start in range(first, last, AT_ONCE):
+            stop = min(start + AT_ONCE, last)
+            for j in range(start, stop):
+                slope[k, j] = rows[k, j] - (mean[k, j] - prior_mean[j]) * precision[j]
+            for j in range(start, stop):
+                away = float(mean[k, j] - prior_mean[j])
+                form += away * away * float(precision[j])
         totals[k, 0] = form
 
 
@@ -125,9 +130,9 @@ def move(
             image_of(k, start, stop, parts, direction, precision, new_gradient)
             for j in range(start, stop):
                 new_mean[k, j] = mean[k, j] + far * direction[k, j]
-                g = gradient[k, j] - far * new_gradient[k, j]
-                new_gradient[k, j] = g
-                norm += float(g) * float(g) * float(weights[j])
+                new_gradient[k, j] = gradient[k, j] - far * new_gradient[k, j]
+            for j in range(start, stop):
+                norm += float(new_gradient[k, j]) * float(new_gradient[k, j]) * float(weights[j])
         totals[k, 0] = norm
 
 
@@ -142,11 +147,14 @@ def turn(
     """
     for k in range(direction.shape[0]):
         weights, kept, form, slope = inverse[k if inverse.shape[0] > 1 else 0], share[k], 0.0, 0.0
-        for j in range(first, last):
-            p = gradient[k, j] * weights[j] + kept * direction[k, j]
-            direction[k, j] = p
-            form += float(p) * float(p) * float(precision[j])
-            slope += float(p) * float(gradient[k, j])
+        for start in range(first, last, AT_ONCE):
+            stop = min(start + AT_ONCE, last)
+            for j in range(start, stop):
+                direction[k, j] = gradient[k, j] * weights[j] + kept * direction[k, j]
+            for j in range(start, stop):
+                p = float(direction[k, j])
+                form += p * p * float(precision[j])
+                slope += p * float(gradient[k, j])
         totals[k, 0], totals[k, 1] = form, slope
 
 
@@ -157,8 +165,10 @@ def advance(
     """Add ``length`` times the direction to a vector, and add up its product with ``measure`` there."""
     for k in range(vector.shape[0]):
         far, product = length[k], 0.0
-        for j in range(first, last):
-            new = vector[k, j] + far * direction[k, j]
-            vector[k, j] = new
-            product += float(new) * float(measure[k, j])
+        for start in range(first, last, AT_ONCE):
+            stop = min(start + AT_ONCE, last)
+            for j in range(start, stop):
+                vector[k, j] += far * direction[k, j]
+            for j in range(start, stop):
+                product += float(vector[k, j]) * float(measure[k, j])
         totals[k, 0] = product

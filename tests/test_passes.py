@@ -1,8 +1,11 @@
 """Fused passes against plain NumPy on a dense copy of W, for every family, layout and number of threads."""
 
+from itertools import pairwise
+
 import numba
 import numpy as np
 import pytest
+import scipy
 
 import forestmix as fmx
 from forestmix.kernels import threaded
@@ -60,6 +63,44 @@ def test_a_pass_repeats_to_the_last_bit(layout, threads):
     first, second = (Site(layer, data, "elbo", both=True).statistics(q) for _ in range(2))
     for name in ("value", "gradient", "curvature", "exact", "magnitude"):
         assert np.array_equal(getattr(first, name), getattr(second, name))
+
+
+def banded(n, m, width):
+    """Return a sparse W whose rows go from the first columns to the last ones; some rows at the begin have none."""
+    W = np.zeros((n, m))
+    for i in range(n // 4, n):
+        start = (m - width) * i // n
+        W[i, start : start + width] = np.random.default_rng(i).standard_normal(width)
+    return W
+
+
+def test_threads_have_sums_for_the_columns_of_their_rows_only(threads):
+    W = banded(60, 40, 5)
+    model = fmx.DEF(fmx.Layer(fmx.Poisson(), scipy.sparse.csr_array(W / 3)))
+    weights, data = model.layers[0].weights, observations(model, np.arange(60.0) % 4)
+    q = GaussianFactors(np.full((1, 40), 0.1), np.full((1, 40), 0.3))
+    value, gradient, curvature, exact, *_ = expected(model.layers[0], W / 3, data, q, "elbo")
+    A = (W.T / 3) @ (W / 3) + np.eye(40)
+    for _ in range(2):
+        found = Site(model.layers[0], data, "elbo", both=True).statistics(q)
+        for got, want in ((found.gradient, gradient), (found.curvature, curvature), (found.exact, exact)):
+            np.testing.assert_allclose(got[0], want, rtol=1e-10, atol=1e-10)
+        assert found.value[0] == pytest.approx(value)
+        weights._parts[:] = np.nan  # what an earlier pass left where this thread has nothing to add up
+        image, _ = normal_image(weights, q.mean, np.ones((1, 60)), np.ones(40))
+        np.testing.assert_allclose(image[0], A @ q.mean[0], atol=1e-12)
+        weights._parts[:] = np.nan
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 20])
+def test_reach_of_rows(count):
+    W = banded(60, 40, 5)
+    weights = as_weights(scipy.sparse.csr_array(W))
+    cuts = weights.row_cuts(count)
+    for (begin, end), (low, high) in zip(pairwise(cuts), weights.reach(count), strict=True):
+        used = np.flatnonzero(W[begin:end].any(axis=0))
+        assert (low, high) == ((used[0], used[-1] + 1) if len(used) else (0, 0))
+    assert (as_weights(scipy.sparse.csr_array((3, 4))).reach(2) == 0).all()
 
 
 def test_batches_and_single_observations_agree():

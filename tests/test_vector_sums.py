@@ -60,7 +60,11 @@ def sums(name, arrays, buffer, count, rng):
     """Return the kernel's sums with the arrays at places of their own."""
     _, names, has_length = CASES[name]
     views = placed(arrays, buffer, rng)
-    given = [views[one].reshape((1,) * LEADING.get(one, 1) + (SIZE,)) for one in names.split()]
+    given = []
+    for one in names.split():
+        given.append(views[one].reshape((1,) * LEADING.get(one, 1) + (SIZE,)))
+        if one == "parts":
+            given.append(np.array([[0, SIZE]]))  # the latents that the parts are of
     length = [np.array([0.3], buffer.dtype)] if has_length else []
     totals = np.zeros((1, count))
     getattr(vectors, name)(0, SIZE, *length, *given, totals)

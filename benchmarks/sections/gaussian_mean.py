@@ -24,7 +24,7 @@ START = LADDER[14]
 #: Gaps fall as the square of the tolerance.
 RUNGS_PER_DECADE = 2.0
 #: size: rounds, seconds a run may take
-EFFORT = {"small": (3, 3.0), "default": (3, 8.0), "large": (3, 60.0)}
+EFFORT = {"small": (3, 3.0), "default": (5, 8.0), "large": (5, 60.0)}
 #: Seconds within which there are more rounds.
 SPARE = 12.0
 #: A contender whose run takes longer than this many of forestmix's, and some seconds, is stopped.

@@ -22,7 +22,7 @@ from benchmarks.sections.iteration import full_iteration, reading
 #: size: entries of the dense and of the sparse W, rounds
 SIZES = {
     "small": ((1e4, 1e5, 1e6), (1e4, 1e5, 1e6), 3),
-    "default": ((1e4, 1e5, 1e6, 1e7, 2e7, 3e7, 6e7, 1e8), (1e4, 1e5, 1e6, 1e7, 2e7, 3e7, 6e7, 1e8), 3),
+    "default": ((1e4, 1e5, 1e6, 1e7, 2e7, 3e7, 6e7, 1e8), (1e4, 1e5, 1e6, 1e7, 2e7, 3e7, 6e7, 1e8), 5),
     "large": ((1e4, 1e5, 1e6, 3e6, 1e7, 2e7, 3e7, 6e7, 1e8), (1e4, 1e5, 1e6, 3e6, 1e7, 2e7, 3e7, 6e7, 1e8), 15),
 }
 #: Entries from which on W is larger than a cache of 32 MiB, twice over.
@@ -119,8 +119,11 @@ def measure_kind(kind: str, sizes: tuple[float, ...], repeats: int, say: Callabl
 
 
 def several(run: Callable[[], float], entries: float) -> Callable[[], float]:
-    """Return a run that gives the median of several in a row, as the iterations of a run follow each other."""
-    count = max(5, int(1e6 / entries))
+    """Return a run that gives the median of several in a row, as the iterations of a run follow each other.
+
+    There are more of them where W is small: the first ones find threads asleep and caches full of another W.
+    """
+    count = min(200, max(5, int(3e8 / entries)))
     return lambda: median(run() for _ in range(count))
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -48,6 +48,17 @@ class Pass:
     eta: Array
     error: Array
     kappa: Array
+
+
+class Parts(NamedTuple):
+    """What threads have added up, each over rows of its own, in memory that is borrowed from the weights.
+
+    ``sums``: (threads, m or more, sums or 4) for sparse weights, (threads, sums, m or more) for others; ``reach``: the
+    latents that a thread has sums for, from and to before, (threads, 2). The others have no entries in its rows.
+    """
+
+    sums: Array
+    reach: Array
 
 
 def has_fused_pass(weights: Weights) -> bool:
@@ -89,10 +100,10 @@ def fused_pass(
     sums = 1 + curvature + exact
     parts, totals = _over_ranges(
         weights, (csr.pass_rows, dense.pass_rows, dense.pass_columns), sums,
-        (*rows, *vectors, spreads[spread], curvature, exact, *terms), with_totals=True,
+        (*rows, *vectors, spreads[spread], curvature, exact, *terms),
     )  # fmt: skip
     out = _added_up(weights, parts, sd, curvature, sums)
-    give_back_parts(weights, parts)
+    give_back_parts(weights, parts.sums)
     eta, error, kappa = terms
     return Pass(
         totals[:1], totals[1:], out[:1],
@@ -130,7 +141,7 @@ def curvatures(weights: Weights, sd: Array, kappa: Array, *, curvature: bool, ex
     return fused_pass(weights, x[0], table, mean, sd, None, curvature=curvature, exact=exact)
 
 
-def normal_parts(weights: Weights, direction: Array, kappa: Array) -> tuple[Array, Array]:
+def normal_parts(weights: Weights, direction: Array, kappa: Array) -> tuple[Parts, Array]:
     """Return ``W^T diag(kappa) W p`` and ``(W p)^T diag(kappa) W p``.
 
     It is what conjugate gradients ask of W. For one vector it takes one reading of W, where two products take two.
@@ -141,7 +152,8 @@ def normal_parts(weights: Weights, direction: Array, kappa: Array) -> tuple[Arra
         kappa: (N or 1, n).
 
     Returns:
-        Parts that are still to be added up, (threads, N, m or more), to be given back to the weights; and (N,).
+        Parts that are still to be added up, (threads, N, m or more), of one vector to be given back to the weights;
+        and (N,).
 
     """
     from forestmix.kernels import csr, dense
@@ -149,11 +161,11 @@ def normal_parts(weights: Weights, direction: Array, kappa: Array) -> tuple[Arra
     if len(direction) > 1 or not has_fused_pass(weights):
         rows = weights.forward(direction)
         weighted = rows * kappa
-        return weights.adjoint(weighted)[None], inner(rows, weighted)
+        return Parts(weights.adjoint(weighted)[None], _all_latents(weights, 1)), inner(rows, weighted)
     given = (np.ascontiguousarray(direction[0]), np.ascontiguousarray(kappa[0], weights.dtype))
     kernels = (csr.normal_rows, dense.normal_rows, dense.normal_columns)
-    parts, totals = _over_ranges(weights, kernels, 1, given, with_totals=True)
-    return parts.reshape(len(parts), 1, -1), totals[:1]
+    parts, totals = _over_ranges(weights, kernels, 1, given)
+    return Parts(parts.sums.reshape(len(parts.sums), 1, -1), parts.reach), totals[:1]
 
 
 def normal_image(weights: Weights, direction: Array, kappa: Array, precision: Array) -> tuple[Array, Array]:
@@ -162,19 +174,18 @@ def normal_image(weights: Weights, direction: Array, kappa: Array, precision: Ar
 
     parts, form = normal_parts(weights, direction, kappa)
     image = np.empty_like(direction)
-    prior = threaded.summed(vectors.add_image, image.shape, 1, parts, direction, precision, image)
+    prior = threaded.summed(vectors.add_image, image.shape, 1, *parts, direction, precision, image)
     if len(direction) == 1:
-        give_back_parts(weights, parts)
+        give_back_parts(weights, parts.sums)
     return image, form + prior[:, 0]
 
 
 def _over_ranges(
-    weights: Weights, kernels: tuple[Any, Any, Any], sums: int, arguments: tuple[Any, ...], *, with_totals: bool
-) -> tuple[Array, Array]:
+    weights: Weights, kernels: tuple[Any, Any, Any], sums: int, arguments: tuple[Any, ...]
+) -> tuple[Parts, Array]:
     """Run the kernel for these weights, each thread on its own rows, and return the sums of each, and totals, (2,).
 
-    The kernels are those for sparse, row-major and column-major weights. Sums are (threads, m or more, sums or 4) for
-    sparse weights, (threads, sums, m or more) for others, and borrowed.
+    The kernels are those for sparse, row-major and column-major weights.
     """
     from forestmix.kernels import csr, threaded
 
@@ -183,20 +194,25 @@ def _over_ranges(
         count = threaded.threads(weights.nnz)
         kernel, cuts, side_by_side = kernels[0], weights.row_cuts(count), csr.stride(sums)
         matrix: tuple[Array, ...] = weights.csr_arrays()
+        reach = weights.reach(count)
+        ranges: list[tuple[int, ...]] = [(cuts[t], cuts[t + 1], *reach[t].tolist()) for t in range(count)]
         shape = (count, apart(m, side_by_side * weights.dtype.itemsize), side_by_side)
     else:
         assert isinstance(weights, DenseWeights)
         count, by_rows = threaded.threads(weights.array.size), weights.array.flags.c_contiguous
         kernel, matrix = (kernels[1], (weights.array,)) if by_rows else (kernels[2], (weights.array.T,))
         cuts, shape = threaded.even_cuts(weights.shape[0], count), (count, sums, apart(m, weights.dtype.itemsize))
-    parts, totals = borrow_parts(weights, shape), totals_of(count)
-
-    def call(t: int) -> Callable[[], object]:
-        results = (parts[t], totals[t]) if with_totals else (parts[t],)
-        return lambda: kernel(cuts[t], cuts[t + 1], *matrix, *arguments, *results)
-
-    threaded.run_all([call(t) for t in range(count)])
+        reach, ranges = _all_latents(weights, count), list(pairwise(cuts))
+    parts, totals = Parts(borrow_parts(weights, shape), reach), totals_of(count)
+    threaded.run_all([
+        partial(kernel, *ranges[t], *matrix, *arguments, parts.sums[t], totals[t]) for t in range(count)
+    ])  # fmt: skip
     return parts, totals.sum(axis=0)
+
+
+def _all_latents(weights: Weights, count: int) -> Array:
+    """Return the reach of threads whose rows may have entries everywhere."""
+    return np.array([(0, weights.shape[1])] * count)
 
 
 def apart(length: int, size: int) -> int:
@@ -229,13 +245,16 @@ def give_back_parts(weights: Weights, parts: Array) -> None:
     weights.__dict__["_parts"] = parts
 
 
-def _added_up(weights: Weights, parts: Array, sd: Array, curvature: bool, sums: int) -> Array:
+def _added_up(weights: Weights, parts: Parts, sd: Array, curvature: bool, sums: int) -> Array:
     """Return what the threads have added up, (sums, m), with ``D`` in the place of ``D sigma``."""
     from forestmix.kernels import csr, dense, threaded
 
-    kernel = csr.add_up if isinstance(weights, SparseWeights) else dense.add_up
-    m = weights.shape[1]
-    out, cuts = np.empty((sums, m), parts.dtype), threaded.even_cuts(m, threaded.threads(m * sums * len(parts)))
-    spread = np.ascontiguousarray(sd)
-    threaded.run_all([partial(kernel, *bounds, parts, spread, curvature, out) for bounds in pairwise(cuts)])
+    m, spread = weights.shape[1], np.ascontiguousarray(sd)
+    kernel: Callable[..., object] = dense.add_up
+    given: tuple[Array, ...] = (parts.sums,)
+    if isinstance(weights, SparseWeights):
+        kernel, given = csr.add_up, parts
+    count = threaded.threads(m * sums * len(parts.sums))
+    out, cuts = np.empty((sums, m), weights.dtype), threaded.even_cuts(m, count)
+    threaded.run_all([partial(kernel, *bounds, *given, spread, curvature, out) for bounds in pairwise(cuts)])
     return out

@@ -116,11 +116,11 @@ class ConjugateGradients(Memory):
         length = ratio(slope, form + of_rows)
         mean, gradient = np.empty_like(direction), np.empty_like(direction)
         norm = threaded.summed(
-            vectors.move, direction.shape, 1, length.astype(mean.dtype), direction, parts, problem.prior_precision,
-            self.inverse, point.q.mean, point.gradient, mean, gradient,
+            vectors.move, direction.shape, 1, length.astype(mean.dtype), direction, *parts,
+            problem.prior_precision, self.inverse, point.q.mean, point.gradient, mean, gradient,
         )  # fmt: skip
         if len(direction) == 1:
-            give_back_parts(weights, parts)
+            give_back_parts(weights, parts.sums)
         return length, mean, gradient, norm[:, 0]
 
     def _by_columns(

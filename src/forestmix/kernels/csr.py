@@ -18,6 +18,7 @@ from forestmix.arrays import Array
 from forestmix.kernels.dense import ABSOLUTE_SPREAD, SQUARED_SPREAD
 from forestmix.kernels.gathers import gather_three, gather_two, scatter_three, scatter_two
 from forestmix.kernels.rows import row_terms
+from forestmix.kernels.vectors import AT_ONCE
 
 #: All that the compiler may assume: a product and a sum may be rounded once.
 FUSED = {"contract"}
@@ -32,13 +33,16 @@ def stride(sums: int) -> int:
 
 @njit(cache=True, nogil=True)
 def pass_rows(
-    begin: int, end: int, starts: Array, columns: Array, values: Array,
+    begin: int, end: int, low: int, high: int, starts: Array, columns: Array, values: Array,
     bias: Array, kind: Array, x: Array, scale: Array, constant: Array, factors: Array,
     spread: int, absolute: bool, squared: bool,
     eta: Array, error: Array, kappa: Array, parts: Array, totals: Array,
 ) -> None:  # fmt: skip
-    """Make the pass over a range of rows; ``factors`` is (m, 2), mean and sd, ``parts`` is (m, ``stride(sums)``)."""
-    parts[:] = 0
+    """Make the pass over a range of rows, whose entries are in columns from ``low`` to ``high``.
+
+    ``factors`` is (m, 2), mean and sd; ``parts`` is (m, ``stride(sums)``), of which only these columns are written.
+    """
+    parts[low:high] = 0
     pairs, sums = factors.reshape(-1), parts.reshape(-1)
     zero, total, size = values.dtype.type(0), 0.0, 0.0
     for i in range(begin, end):
@@ -116,11 +120,11 @@ def _scatter_mean(columns, values, first, last, e, sums):  # type: ignore[no-unt
 
 @njit(cache=True, nogil=True)
 def normal_rows(
-    begin: int, end: int, starts: Array, columns: Array, values: Array, direction: Array, kappa: Array, parts: Array,
-    totals: Array,
+    begin: int, end: int, low: int, high: int, starts: Array, columns: Array, values: Array, direction: Array,
+    kappa: Array, parts: Array, totals: Array,
 ) -> None:  # fmt: skip
     """Add up ``W^T diag(kappa) W p`` and ``(W p)^T diag(kappa) W p`` over a range of rows."""
-    parts[:] = 0
+    parts[low:high] = 0
     sums, form = parts.reshape(-1), 0.0
     for i in range(begin, end):
         first, last = starts[i], starts[i + 1]
@@ -132,19 +136,21 @@ def normal_rows(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def add_up(first: int, last: int, parts: Array, sd: Array, absolute: bool, out: Array) -> None:
+def add_up(first: int, last: int, parts: Array, reach: Array, sd: Array, absolute: bool, out: Array) -> None:
     """Write the sums of all threads for a range of latents, in their order, each sum in a row of its own.
 
-    With ``absolute`` the second is ``D_j sigma_j``, and is written as ``D_j``.
+    A thread has sums for the latents from ``reach[t, 0]`` to ``reach[t, 1]``. With ``absolute`` the second sum is
+    ``D_j sigma_j``, and is written as ``D_j``.
     """
-    for j in range(first, last):
-        for k in range(out.shape[0]):
-            total = parts[0, j, k]
-            for t in range(1, parts.shape[0]):
-                total += parts[t, j, k]
-            out[k, j] = total
+    for start in range(first, last, AT_ONCE):
+        stop = min(start + AT_ONCE, last)
+        out[:, start:stop] = 0
+        for t in range(parts.shape[0]):
+            for j in range(max(start, reach[t, 0]), min(stop, reach[t, 1])):
+                for k in range(out.shape[0]):
+                    out[k, j] += parts[t, j, k]
         if absolute:
-            out[1, j] /= sd[j]
+            out[1, start:stop] /= sd[start:stop]
 
 
 @njit(cache=True, nogil=True)

@@ -92,32 +92,34 @@ def step(
 
 
 @njit(nogil=True, fastmath=FAST)
-def image_of(k, first, last, parts, direction, precision, image):  # type: ignore[no-untyped-def]
-    """Write ``A p`` of an observation: ``precision p``, and the parts of ``W^T K W p``, (threads, N, m or more)."""
+def image_of(k, first, last, parts, reach, direction, precision, image):  # type: ignore[no-untyped-def]
+    """Write ``A p`` of an observation: ``precision p``, and the parts of ``W^T K W p``, see ``passes.Parts``."""
     for j in range(first, last):
-        image[k, j] = precision[j] * direction[k, j] + parts[0, k, j]
-    for t in range(1, parts.shape[0]):
-        for j in range(first, last):
+        image[k, j] = precision[j] * direction[k, j]
+    for t in range(parts.shape[0]):
+        for j in range(max(first, reach[t, 0]), min(last, reach[t, 1])):
             image[k, j] += parts[t, k, j]
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
 def add_image(
-    first: int, last: int, parts: Array, direction: Array, precision: Array, image: Array, totals: Array
+    first: int, last: int, parts: Array, reach: Array, direction: Array, precision: Array, image: Array, totals: Array
 ) -> None:
     """Write ``A p`` of all observations, and add up ``p^T diag(precision) p``."""
     for k in range(direction.shape[0]):
-        image_of(k, first, last, parts, direction, precision, image)
         form = 0.0
-        for j in range(first, last):
-            form += float(direction[k, j]) * float(direction[k, j]) * float(precision[j])
+        for start in range(first, last, AT_ONCE):
+            stop = min(start + AT_ONCE, last)
+            image_of(k, start, stop, parts, reach, direction, precision, image)
+            for j in range(start, stop):
+                form += float(direction[k, j]) * float(direction[k, j]) * float(precision[j])
         totals[k, 0] = form
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
 def move(
-    first: int, last: int, length: Array, direction: Array, parts: Array, precision: Array, inverse: Array, mean: Array,
-    gradient: Array, new_mean: Array, new_gradient: Array, totals: Array,
+    first: int, last: int, length: Array, direction: Array, parts: Array, reach: Array, precision: Array,
+    inverse: Array, mean: Array, gradient: Array, new_mean: Array, new_gradient: Array, totals: Array,
 ) -> None:  # fmt: skip
     """Go ``length`` along the direction, and add up ``gradient^T P^-1 gradient`` there; ``inverse`` is P^-1.
 
@@ -127,7 +129,7 @@ def move(
         far, weights, norm = length[k], inverse[k if inverse.shape[0] > 1 else 0], 0.0
         for start in range(first, last, AT_ONCE):
             stop = min(start + AT_ONCE, last)
-            image_of(k, start, stop, parts, direction, precision, new_gradient)
+            image_of(k, start, stop, parts, reach, direction, precision, new_gradient)
             for j in range(start, stop):
                 new_mean[k, j] = mean[k, j] + far * direction[k, j]
                 new_gradient[k, j] = gradient[k, j] - far * new_gradient[k, j]

@@ -5,8 +5,10 @@ W. Every kernel works on a range of latents, for all observations of a batch, an
 ``totals`` of its own. Arrays are (N, m), and ``old`` and ``inverse`` may have one row that serves all observations; the
 prior's are (m,).
 
-A loop that adds up writes nothing: the compiler would have two forms of it, with sums in another order where what is
-written lies close behind what is read, and a result would depend on where its arrays happen to be.
+Work is done by functions on a part of a row that fits the first-level cache. Their loops begin at 0: from elsewhere on,
+an index might be negative, as far as the compiler can tell, and it would not use vectors. A loop that adds up writes
+nothing: the compiler would have two forms of it, with sums in another order where what is written lies close behind
+what is read, and a result would depend on where its arrays happen to be.
 """
 
 from __future__ import annotations
@@ -24,6 +26,30 @@ TOGETHER = 8
 AT_ONCE = 512
 
 
+@njit(nogil=True)
+def block(start, last):  # type: ignore[no-untyped-def]
+    """Return the part of a range that is worked on together."""
+    return slice(start, min(start + AT_ONCE, last))
+
+
+@njit(nogil=True, fastmath=FAST)
+def product(first, second):  # type: ignore[no-untyped-def]
+    """Return ``first^T second``."""
+    total = 0.0
+    for j in range(first.size):
+        total += float(first[j]) * float(second[j])
+    return total
+
+
+@njit(nogil=True, fastmath=FAST)
+def squares(values, weights):  # type: ignore[no-untyped-def]
+    """Return ``values^T diag(weights) values``."""
+    total = 0.0
+    for j in range(values.size):
+        total += float(values[j]) * float(values[j]) * float(weights[j])
+    return total
+
+
 @njit(cache=True, nogil=True, fastmath=FAST)
 def prior_slope(
     first: int, last: int, mean: Array, prior_mean: Array, precision: Array, rows: Array, slope: Array, totals: Array
@@ -32,13 +58,20 @@ def prior_slope(
     for k in range(mean.shape[0]):
         form = 0.0
         for start in range(first, last, AT_ONCE):
-            stop = min(start + AT_ONCE, last)
-            for j in range(start, stop):
-                slope[k, j] = rows[k, j] - (mean[k, j] - prior_mean[j]) * precision[j]
-            for j in range(start, stop):
-                away = float(mean[k, j] - prior_mean[j])
-                form += away * away * float(precision[j])
+            at = block(start, last)
+            form += _prior_slope(mean[k, at], prior_mean[at], precision[at], rows[k, at], slope[k, at])
         totals[k, 0] = form
+
+
+@njit(nogil=True, fastmath=FAST)
+def _prior_slope(mean, prior_mean, precision, rows, slope):  # type: ignore[no-untyped-def]
+    for j in range(mean.size):
+        slope[j] = rows[j] - (mean[j] - prior_mean[j]) * precision[j]
+    form = 0.0
+    for j in range(mean.size):
+        away = float(mean[j] - prior_mean[j])
+        form += away * away * float(precision[j])
+    return form
 
 
 @njit(cache=True, nogil=True)
@@ -70,12 +103,21 @@ def spreads(
     for k in range(information.shape[0]):
         changed = 0.0
         before = old[k if old.shape[0] > 1 else 0]
-        for j in range(first, last):
-            sd = 1 / math.sqrt(precision[j] + information[k, j])
-            new[k, j] = sd
-            # Written so that NaN counts as a change.
-            changed += 0.0 if abs(new[k, j] - before[j]) <= unit * before[j] else 1.0
+        for start in range(first, last, AT_ONCE):
+            at = block(start, last)
+            changed += _spreads(precision[at], information[k, at], before[at], unit, new[k, at])
         totals[k, 0] = changed
+
+
+@njit(nogil=True, fastmath=FAST, error_model="numpy")
+def _spreads(precision, information, before, unit, new):  # type: ignore[no-untyped-def]
+    for j in range(new.size):
+        new[j] = 1 / math.sqrt(precision[j] + information[j])
+    changed = 0.0
+    for j in range(new.size):
+        # Written so that NaN counts as a change.
+        changed += 0.0 if abs(new[j] - before[j]) <= unit * before[j] else 1.0
+    return changed
 
 
 @njit(cache=True, nogil=True, fastmath=FAST, error_model="numpy")
@@ -87,18 +129,45 @@ def step(
     spreads(first, last, precision, information, old, unit, new, totals)
     for k in range(mean.shape[0]):
         own = curvature[k if curvature.shape[0] > 1 else 0]
-        for j in range(first, last):
-            new_mean[k, j] = mean[k, j] + gradient[k, j] / (precision[j] + own[j])
+        for start in range(first, last, AT_ONCE):
+            at = block(start, last)
+            _step(precision[at], own[at], gradient[k, at], mean[k, at], new_mean[k, at])
+
+
+@njit(nogil=True, fastmath=FAST, error_model="numpy")
+def _step(precision, curvature, gradient, mean, new_mean):  # type: ignore[no-untyped-def]
+    for j in range(mean.size):
+        new_mean[j] = mean[j] + gradient[j] / (precision[j] + curvature[j])
 
 
 @njit(nogil=True, fastmath=FAST)
-def image_of(k, first, last, parts, reach, direction, precision, image):  # type: ignore[no-untyped-def]
+def image_of(k, start, stop, parts, reach, direction, precision, image):  # type: ignore[no-untyped-def]
     """Write ``A p`` of an observation: ``precision p``, and the parts of ``W^T K W p``, see ``passes.Parts``."""
-    for j in range(first, last):
-        image[k, j] = precision[j] * direction[k, j]
+    at = slice(start, stop)
+    _multiply(precision[at], direction[k, at], image[k, at])
     for t in range(parts.shape[0]):
-        for j in range(max(first, reach[t, 0]), min(last, reach[t, 1])):
-            image[k, j] += parts[t, k, j]
+        at = slice(max(start, reach[t, 0]), min(stop, reach[t, 1]))
+        if at.start < at.stop:
+            _add(parts[t, k, at], image[k, at])
+
+
+@njit(nogil=True, fastmath=FAST)
+def _multiply(first, second, result):  # type: ignore[no-untyped-def]
+    for j in range(result.size):
+        result[j] = first[j] * second[j]
+
+
+@njit(nogil=True, fastmath=FAST)
+def _add(part, total):  # type: ignore[no-untyped-def]
+    for j in range(total.size):
+        total[j] += part[j]
+
+
+@njit(nogil=True, fastmath=FAST)
+def _go(vector, far, direction, end):  # type: ignore[no-untyped-def]
+    """Write ``vector + far direction``, which may take the vector's place."""
+    for j in range(end.size):
+        end[j] = vector[j] + far * direction[j]
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
@@ -109,10 +178,9 @@ def add_image(
     for k in range(direction.shape[0]):
         form = 0.0
         for start in range(first, last, AT_ONCE):
-            stop = min(start + AT_ONCE, last)
-            image_of(k, start, stop, parts, reach, direction, precision, image)
-            for j in range(start, stop):
-                form += float(direction[k, j]) * float(direction[k, j]) * float(precision[j])
+            at = block(start, last)
+            image_of(k, at.start, at.stop, parts, reach, direction, precision, image)
+            form += squares(direction[k, at], precision[at])
         totals[k, 0] = form
 
 
@@ -128,13 +196,11 @@ def move(
     for k in range(direction.shape[0]):
         far, weights, norm = length[k], inverse[k if inverse.shape[0] > 1 else 0], 0.0
         for start in range(first, last, AT_ONCE):
-            stop = min(start + AT_ONCE, last)
-            image_of(k, start, stop, parts, reach, direction, precision, new_gradient)
-            for j in range(start, stop):
-                new_mean[k, j] = mean[k, j] + far * direction[k, j]
-                new_gradient[k, j] = gradient[k, j] - far * new_gradient[k, j]
-            for j in range(start, stop):
-                norm += float(new_gradient[k, j]) * float(new_gradient[k, j]) * float(weights[j])
+            at = block(start, last)
+            image_of(k, at.start, at.stop, parts, reach, direction, precision, new_gradient)
+            _go(mean[k, at], far, direction[k, at], new_mean[k, at])
+            _go(gradient[k, at], -far, new_gradient[k, at], new_gradient[k, at])
+            norm += squares(new_gradient[k, at], weights[at])
         totals[k, 0] = norm
 
 
@@ -148,16 +214,19 @@ def turn(
     Add up ``p^T diag(precision) p`` and ``gradient^T p`` of it.
     """
     for k in range(direction.shape[0]):
-        weights, kept, form, slope = inverse[k if inverse.shape[0] > 1 else 0], share[k], 0.0, 0.0
+        weights, form, slope = inverse[k if inverse.shape[0] > 1 else 0], 0.0, 0.0
         for start in range(first, last, AT_ONCE):
-            stop = min(start + AT_ONCE, last)
-            for j in range(start, stop):
-                direction[k, j] = gradient[k, j] * weights[j] + kept * direction[k, j]
-            for j in range(start, stop):
-                p = float(direction[k, j])
-                form += p * p * float(precision[j])
-                slope += p * float(gradient[k, j])
+            at = block(start, last)
+            _turn(gradient[k, at], weights[at], share[k], direction[k, at])
+            form += squares(direction[k, at], precision[at])
+            slope += product(direction[k, at], gradient[k, at])
         totals[k, 0], totals[k, 1] = form, slope
+
+
+@njit(nogil=True, fastmath=FAST)
+def _turn(gradient, inverse, share, direction):  # type: ignore[no-untyped-def]
+    for j in range(direction.size):
+        direction[j] = gradient[j] * inverse[j] + share * direction[j]
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
@@ -166,11 +235,9 @@ def advance(
 ) -> None:
     """Add ``length`` times the direction to a vector, and add up its product with ``measure`` there."""
     for k in range(vector.shape[0]):
-        far, product = length[k], 0.0
+        far, total = length[k], 0.0
         for start in range(first, last, AT_ONCE):
-            stop = min(start + AT_ONCE, last)
-            for j in range(start, stop):
-                vector[k, j] += far * direction[k, j]
-            for j in range(start, stop):
-                product += float(vector[k, j]) * float(measure[k, j])
-        totals[k, 0] = product
+            at = block(start, last)
+            _go(vector[k, at], far, direction[k, at], vector[k, at])
+            total += product(vector[k, at], measure[k, at])
+        totals[k, 0] = total

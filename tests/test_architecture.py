@@ -9,7 +9,7 @@ import forestmix
 
 ROOT = Path(forestmix.__file__).parent
 ORDER = [
-    "errors", "arrays", "kernels", "families", "weights", "gram", "passes", "column_passes", "latents",
+    "errors", "arrays", "memory", "kernels", "families", "weights", "gram", "passes", "column_passes", "latents",
     "model", "posterior", "partition", "statistics", "flat", "interfaces", "auxiliary", "bounds", "evidence",
     "linear_response",
     "prediction",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -14,10 +15,15 @@ import numpy as np
 
 import forestmix as fmx
 from benchmarks.harness.rounds import clock
+from forestmix import memory
 from forestmix.inference.base import Memory
 from forestmix.kernels import threaded
 from forestmix.model import observations
 from forestmix.posterior import GaussianFactors
+
+#: Iterations that are timed one by one use memory again, as those of a run do.
+RUN = ExitStack()
+RUN.enter_context(memory.reused())
 
 FAMILIES = {"Gaussian": fmx.Gaussian(1.0), "Bernoulli": fmx.Bernoulli(), "Poisson": fmx.Poisson()}
 

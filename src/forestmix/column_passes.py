@@ -12,8 +12,9 @@ from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
+from forestmix import memory
 from forestmix.arrays import Array
-from forestmix.passes import apart, borrow_parts, give_back_parts, totals_of
+from forestmix.passes import apart, totals_of
 from forestmix.weights import DenseWeights, Weights
 from forestmix.weights.base import Projection
 
@@ -123,7 +124,8 @@ def _over_columns(
     n, m = weights.shape
     count = threaded.threads(weights.array.size)
     cuts = threaded.even_cuts(m, count)
-    parts, totals = borrow_parts(weights, (count, sums, apart(n, weights.dtype.itemsize))), totals_of(count)
+    parts = memory.empty((count, sums, apart(n, weights.dtype.itemsize)), weights.dtype)
+    totals = totals_of(count)
 
     def call(t: int) -> Callable[[], object]:
         results = (parts[t], totals[t]) if with_totals else (parts[t],)
@@ -131,7 +133,6 @@ def _over_columns(
 
     threaded.run_all([call(t) for t in range(count)])
     found = parts[0, :, :n].copy() if count == 1 else parts[:, :, :n].sum(axis=0)
-    give_back_parts(weights, parts)
     return found, totals.sum(axis=0)
 
 

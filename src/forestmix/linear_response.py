@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
+from forestmix import memory
 from forestmix.arrays import Array, finite, numbers
 from forestmix.errors import ArgumentError, ForestmixError
 from forestmix.flat import Flat
@@ -156,6 +157,7 @@ def _distinct(kappa: Array) -> tuple[Array, Array]:
     return kappa[np.unique(which, return_index=True)[1]], which
 
 
+@memory.reused()
 def _variances(model: DEF, kappa: Array, functionals: Weights, tol: float, progress: bool) -> Array:
     """Return ``c^T C c`` for each row of kappa and each functional."""
     n, m = model.n_observed, model.n_latent

@@ -7,7 +7,6 @@ matrix products use each entry of W many times anyway.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from forestmix import memory
 from forestmix.arrays import Array, inner
 from forestmix.weights import DenseWeights, SparseWeights, Weights
 
@@ -26,8 +26,6 @@ if TYPE_CHECKING:  # kernels are imported where they are used: Numba takes a sec
 #: Bytes between what two threads write to. The processor fetches ahead of where a thread is, beyond the end of its
 #: sums, and so takes lines away from a thread whose sums begin there: 5 to 10 % of a pass.
 APART = 4096
-#: Bytes of a line of the cache; sums begin with one.
-LINE = 64
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,7 @@ class Pass:
 
 
 class Parts(NamedTuple):
-    """What threads have added up, each over rows of its own, in memory that is borrowed from the weights.
+    """What threads have added up, each over rows of its own.
 
     ``sums``: (threads, m or more, sums or 4) for sparse weights, (threads, sums, m or more) for others; ``reach``: the
     latents that a thread has sums for, from and to before, (threads, 2). The others have no entries in its rows.
@@ -92,9 +90,10 @@ def fused_pass(
     rows = (bias, table.kind[0], table.x[0], table.scale, table.constant[0])
     spreads = {None: dense.NO_SPREAD, "fm": dense.ABSOLUTE_SPREAD, "elbo": dense.SQUARED_SPREAD}
     # One block: large ones get large pages from NumPy, and small pages would be mapped one by one during the pass.
-    terms = tuple(np.empty((3, n), weights.dtype))
+    terms = tuple(memory.empty((3, n), weights.dtype))
     if isinstance(weights, SparseWeights):
-        vectors: tuple[Array, ...] = (np.stack([mean, sd], axis=1),)
+        pairs = memory.empty((len(mean), 2), weights.dtype)
+        vectors: tuple[Array, ...] = (np.stack([mean, sd], axis=1, out=pairs),)
     else:
         vectors = (np.ascontiguousarray(mean), np.ascontiguousarray(sd))
     sums = 1 + curvature + exact
@@ -103,7 +102,6 @@ def fused_pass(
         (*rows, *vectors, spreads[spread], curvature, exact, *terms),
     )  # fmt: skip
     out = _added_up(weights, parts, sd, curvature, sums)
-    give_back_parts(weights, parts.sums)
     eta, error, kappa = terms
     return Pass(
         totals[:1], totals[1:], out[:1],
@@ -152,8 +150,7 @@ def normal_parts(weights: Weights, direction: Array, kappa: Array) -> tuple[Part
         kappa: (N or 1, n).
 
     Returns:
-        Parts that are still to be added up, (threads, N, m or more), of one vector to be given back to the weights;
-        and (N,).
+        Parts that are still to be added up, (threads, N, m or more), and (N,).
 
     """
     from forestmix.kernels import csr, dense
@@ -173,10 +170,8 @@ def normal_image(weights: Weights, direction: Array, kappa: Array, precision: Ar
     from forestmix.kernels import threaded, vectors
 
     parts, form = normal_parts(weights, direction, kappa)
-    image = np.empty_like(direction)
+    image = memory.empty(direction.shape, direction.dtype)
     prior = threaded.summed(vectors.add_image, image.shape, 1, *parts, direction, precision, image)
-    if len(direction) == 1:
-        give_back_parts(weights, parts.sums)
     return image, form + prior[:, 0]
 
 
@@ -203,7 +198,7 @@ def _over_ranges(
         kernel, matrix = (kernels[1], (weights.array,)) if by_rows else (kernels[2], (weights.array.T,))
         cuts, shape = threaded.even_cuts(weights.shape[0], count), (count, sums, apart(m, weights.dtype.itemsize))
         reach, ranges = _all_latents(weights, count), list(pairwise(cuts))
-    parts, totals = Parts(borrow_parts(weights, shape), reach), totals_of(count)
+    parts, totals = Parts(memory.empty(shape, weights.dtype), reach), totals_of(count)
     threaded.run_all([
         partial(kernel, *ranges[t], *matrix, *arguments, parts.sums[t], totals[t]) for t in range(count)
     ])  # fmt: skip
@@ -225,26 +220,6 @@ def totals_of(count: int) -> Array:
     return np.zeros((count, apart(2, 8)))[:, :2]
 
 
-def borrow_parts(weights: Weights, shape: tuple[int, ...]) -> Array:
-    """Return accumulators for the threads, those of the last pass where they fit.
-
-    Fresh memory has to be mapped page by page, which for many latents takes as long as half a pass. They are taken out
-    of the weights while in use, so that two runs on the same weights at once do not share them.
-    """
-    last = weights.__dict__.pop("_parts", None)
-    if last is not None and last.size == math.prod(shape):
-        return np.asarray(last.reshape(shape))
-    size, room = math.prod(shape), LINE // weights.dtype.itemsize
-    memory = np.empty(size + room, weights.dtype)
-    first = -memory.ctypes.data % LINE // weights.dtype.itemsize
-    return memory[first : first + size].reshape(shape)
-
-
-def give_back_parts(weights: Weights, parts: Array) -> None:
-    """Leave accumulators for the next pass."""
-    weights.__dict__["_parts"] = parts
-
-
 def _added_up(weights: Weights, parts: Parts, sd: Array, curvature: bool, sums: int) -> Array:
     """Return what the threads have added up, (sums, m), with ``D`` in the place of ``D sigma``."""
     from forestmix.kernels import csr, dense, threaded
@@ -255,6 +230,6 @@ def _added_up(weights: Weights, parts: Parts, sd: Array, curvature: bool, sums: 
     if isinstance(weights, SparseWeights):
         kernel, given = csr.add_up, parts
     count = threaded.threads(m * sums * len(parts.sums))
-    out, cuts = np.empty((sums, m), weights.dtype), threaded.even_cuts(m, count)
+    out, cuts = memory.empty((sums, m), weights.dtype), threaded.even_cuts(m, count)
     threaded.run_all([partial(kernel, *bounds, *given, spread, curvature, out) for bounds in pairwise(cuts)])
     return out

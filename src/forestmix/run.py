@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from forestmix import memory
 from forestmix.arrays import Array
 from forestmix.batches import DEFAULT_MEMORY_BUDGET, merged, parts_of_batch
 from forestmix.errors import ArgumentError, unknown_name
@@ -92,7 +93,11 @@ def infer(
     parts = [np.arange(count)] if callback is not None else parts_of_batch(model, count, memory_budget)
     results = []
     # Overflow is a status of the result, not a warning on the way.
-    with np.errstate(all="ignore"), ProgressBar(chosen.name, tol) if progress else NoProgress() as meter:
+    with (
+        memory.reused(),
+        np.errstate(all="ignore"),
+        ProgressBar(chosen.name, tol) if progress else NoProgress() as meter,
+    ):
         for part in parts:
             one = len(parts) == 1
             run = _Run(chosen, problem if one else problem.take(part), start.take(part), tol, init is None, callback)

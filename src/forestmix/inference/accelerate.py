@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from forestmix import memory
 from forestmix.arrays import Array, inner
 from forestmix.column_passes import column_image, conjugate_step, reads_columns
 from forestmix.inference import direct
 from forestmix.inference.base import Memory, Proposal
 from forestmix.inference.problem import Point, Problem
 from forestmix.inference.rules import spread_at
-from forestmix.passes import give_back_parts, normal_parts
+from forestmix.passes import normal_parts
 from forestmix.posterior import GaussianFactors, take_rows
 from forestmix.weights import DenseWeights
 
@@ -114,13 +115,11 @@ class ConjugateGradients(Memory):
         assert direction is not None
         parts, of_rows = normal_parts(weights, direction, point.site.kappa)
         length = ratio(slope, form + of_rows)
-        mean, gradient = np.empty_like(direction), np.empty_like(direction)
+        mean, gradient = (memory.empty(direction.shape, direction.dtype) for _ in range(2))
         norm = threaded.summed(
             vectors.move, direction.shape, 1, length.astype(mean.dtype), direction, *parts,
             problem.prior_precision, self.inverse, point.q.mean, point.gradient, mean, gradient,
         )  # fmt: skip
-        if len(direction) == 1:
-            give_back_parts(weights, parts.sums)
         return length, mean, gradient, norm[:, 0]
 
     def _by_columns(

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from forestmix import memory
 from forestmix.arrays import Array, inner
 from forestmix.model import DEF, Observations
 from forestmix.partition import Partition
@@ -113,7 +114,7 @@ class Problem:
         from forestmix.kernels import threaded, vectors
 
         site = self.site.statistics(q, None if known is None else (known.q, known.site))
-        slope = np.empty_like(q.mean)
+        slope = memory.empty(q.mean.shape, q.mean.dtype)
         form = threaded.summed(
             vectors.prior_slope, slope.shape, 1, q.mean, self.prior_mean, self.prior_precision, site.gradient, slope
         )  # fmt: skip

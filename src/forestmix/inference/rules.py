@@ -13,6 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
+from forestmix import memory
 from forestmix.arrays import Array, plain
 from forestmix.inference.compiled import by_observations, plain_rows
 from forestmix.inference.problem import Point, Problem
@@ -57,7 +58,7 @@ def spread_at(problem: Problem, information: Array, old: Array) -> Array:
     """Return ``1 / sqrt(1 / sigma0_j^2 + information_j)``, the best spread, or ``old`` where it has settled."""
     from forestmix.kernels import threaded, vectors
 
-    new = np.empty_like(information)
+    new = memory.empty(information.shape, information.dtype)
     changed = threaded.summed(
         vectors.spreads, new.shape, 1, problem.prior_precision, information, old, _settled_unit(new), new
     )  # fmt: skip
@@ -86,7 +87,7 @@ def step_forest(problem: Problem, point: Point) -> GaussianFactors:
     from forestmix.kernels import threaded, vectors
 
     curvature, information, old = problem.curvature(point), point.site.information, point.q
-    mean, sd = np.empty_like(old.mean), np.empty_like(information)
+    mean, sd = (memory.empty(part.shape, part.dtype) for part in (old.mean, information))
     changed = threaded.summed(
         vectors.step, mean.shape, 1, problem.prior_precision, curvature, information, point.gradient, old.mean,
         old.sd, _settled_unit(sd), mean, sd,

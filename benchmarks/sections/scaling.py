@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import tempfile
 import tracemalloc
@@ -18,6 +17,7 @@ from benchmarks.harness.results import Section, Table, Target
 from benchmarks.harness.rounds import Rounds, Spread, seconds_text, take_turns, times
 from benchmarks.harness.worker import ContenderError, Worker
 from benchmarks.sections.iteration import full_iteration, reading
+from forestmix import memory
 
 #: size: entries of the dense and of the sparse W, rounds
 SIZES = {
@@ -31,8 +31,8 @@ BEYOND_CACHE = 1.6e7
 SLOPE_TOLERANCE = 0.05
 #: Seconds within which there are more rounds.
 SPARE = 8.0
-#: Entries of a row of the dense W.
-ROW = 2000
+#: Entries of a row of the dense W, and pixels of a row of the image.
+ROW, WIDTH = 2000, 1000
 MOST_VECTORS = 30
 SELF = "benchmarks.sections.scaling:ResidentMemory"
 
@@ -46,28 +46,31 @@ def dense_weights(entries: float) -> np.ndarray:
 
 
 def sparse_weights(entries: float) -> Any:
-    """Return 7 x 7 windows with about so many entries: rows of neighbouring pixels use neighbouring latents."""
-    side = max(8, round(math.sqrt(entries / 49)) + 3)
-    return fmx.windows((side, side), 7, "centred")
+    """Return 7 x 7 windows with about so many entries: rows of neighbouring pixels use neighbouring latents.
+
+    The image gets higher, not wider: its width says which latents of a window share places in the first-level cache,
+    and makes a difference of up to a fifth.
+    """
+    pixels = entries / 49
+    width = min(WIDTH, max(8, round(pixels / 8)))
+    return fmx.windows((max(8, round(pixels / width)), width), 7, "centred")
 
 
 BUILD = {"dense": dense_weights, "sparse": sparse_weights}
 
 
 class ResidentMemory:
-    """The largest resident set of a fresh process, before and after iterations."""
+    """The largest resident set of a fresh process, before and after a model and its iterations."""
 
     def __init__(self, folder: Path, kind: str, entries: float) -> None:
         full_iteration(BUILD[kind](1e4))()  # compile before anything is compared
-        self.run = full_iteration(BUILD[kind](entries))
+        self.W = BUILD[kind](entries)
 
     def grow(self) -> float:
-        """Return by how many bytes iterations raise the resident set at its largest; Linux only."""
-        self.run()
+        """Return by how many bytes model, data and iterations raise the resident set at its largest; Linux only."""
         before = resident("VmRSS")
         Path("/proc/self/clear_refs").write_text("5", "utf-8")  # forgets the largest set so far
-        for _ in range(3):
-            self.run()
+        iterations(self.W)
         return resident("VmHWM") - before
 
 
@@ -79,13 +82,20 @@ def resident(which: str) -> float:
     return 1024.0 * float(found.group(1))
 
 
-def traced_peak(run: Callable[[], float]) -> int:
-    """Return the most bytes that two iterations hold at once: where the last one led, and all of the next."""
+def iterations(W: Any) -> None:
+    """Make a model with W, data, and a few iterations."""
+    run = full_iteration(W)
+    for _ in range(3):
+        run()
+
+
+def traced_peak(W: Any) -> int:
+    """Return the most bytes that a model and its iterations hold at once beyond W and x, with what is kept."""
+    memory.forget()
     tracemalloc.start()
     try:
-        run()
-        run()
-        return tracemalloc.get_traced_memory()[1]
+        iterations(W)
+        return tracemalloc.get_traced_memory()[1] - 8 * W.shape[0]
     finally:
         tracemalloc.stop()
 
@@ -101,10 +111,9 @@ def measure_kind(
     for entries in sizes:
         say(f"{kind}, {entries:.0e} entries")
         weights.append(BUILD[kind](entries))
-    iterations = [full_iteration(W) for W in weights]
     runs = {}
-    for number, (entries, W, iterate) in enumerate(zip(sizes, weights, iterations, strict=True)):
-        runs[f"iteration {number}"] = several(iterate, entries)
+    for number, (entries, W) in enumerate(zip(sizes, weights, strict=True)):
+        runs[f"iteration {number}"] = several(full_iteration(W), entries)
         if kind == "dense":
             runs[f"reading {number}"] = several(reading(W), entries)
     for run in runs.values():
@@ -116,11 +125,11 @@ def measure_kind(
             "entries": int(W.nnz if kind == "sparse" else W.size),
             "seconds": times(rounds, f"iteration {number}").middle,
             "reading": times(rounds, f"reading {number}").middle if kind == "dense" else None,
-            "bytes": traced_peak(iterate),
+            "bytes": traced_peak(W),
             "n": W.shape[0],
             "m": W.shape[1],
         }
-        for number, (W, iterate) in enumerate(zip(weights, iterations, strict=True))
+        for number, W in enumerate(weights)
     ]
     return points, rounds
 
@@ -162,12 +171,12 @@ def measure(size: str, say: Callable[[str], None]) -> Section:
     dense_sizes, sparse_sizes, repeats = SIZES[size]
     note = (
         "One plain iteration, Gaussian rows, objective elbo, float64; the median of several that follow each other. "
-        f"A dense W has rows of {ROW:,} entries, a sparse one of 49, and more and more of them. Vectors: the most "
-        "memory that an iteration holds beyond W and x, the point it began at included, in vectors of n + m numbers, "
-        "as NumPy reports it; for the largest W also by how much the resident set of a process grows, which includes "
-        f"the kernels' own accumulators. Slopes are over sizes from {BEYOND_CACHE:.2g} entries on, where W is four "
-        "times as large as a cache of 32 MiB; smaller ones are partly found there. Each round gives a slope, and their "
-        "median counts."
+        f"A dense W has rows of {ROW:,} entries, a sparse one of 49, windows of an image {WIDTH:,} pixels wide, and "
+        "more and more of them. Vectors: the most memory that a model and its iterations hold beyond W and x, in "
+        "vectors of n + m numbers, as NumPy reports it; for the largest W also by how much the resident set of a "
+        f"process grows, x included. Slopes are over sizes from {BEYOND_CACHE:.2g} entries on, where W is four times "
+        "as large as a cache of 32 MiB; smaller ones are partly found there. Each round gives a slope; their median "
+        "counts."
     )
     section = Section("scaling", "Cost and memory as W grows", [note])
     for kind, sizes in (("dense", dense_sizes), ("sparse", sparse_sizes)):

@@ -40,7 +40,12 @@ def reused() -> Iterator[None]:
         with _lock:
             _runs -= 1
             if _runs == 0:
-                _kept.clear()
+                forget()
+
+
+def forget() -> None:
+    """Give what is kept back to the system."""
+    _kept.clear()
 
 
 def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:

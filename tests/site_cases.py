@@ -11,6 +11,7 @@ LAYOUTS = {
     "row-major": np.ascontiguousarray,
     "column-major": np.asfortranarray,
     "sparse": sparse.csr_array,
+    "sparse by columns": sparse.csc_array,
     "cut from a larger array": lambda W: np.pad(W, 3)[3:-3, 3:-3],
     "sparse with 64-bit indices": lambda W: _with_long_indices(sparse.csr_array(W)),
 }

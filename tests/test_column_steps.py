@@ -1,7 +1,8 @@
-"""Steps that read a column-major W once: against their formulas, against row-major runs, and how often W is read."""
+"""Steps that read W by columns, dense or sparse, once: their formulas, row-major runs, and how often W is read."""
 
 import numpy as np
 import pytest
+import scipy
 
 import forestmix as fmx
 from forestmix import column_passes
@@ -12,7 +13,13 @@ from forestmix.posterior import GaussianFactors
 from forestmix.weights import as_weights
 from site_cases import SHAPES, TALL, TOLERANCE, cases, expected, families
 
+BY_COLUMNS = {"column-major": np.asfortranarray, "sparse by columns": scipy.sparse.csc_array}
 PRIOR = fmx.Prior(fmx.Gaussian(0.7), bias=0.2)
+
+
+@pytest.fixture(params=BY_COLUMNS)
+def layout(request):
+    return request.param
 
 
 def column_problem(layer, x, objective):
@@ -30,8 +37,8 @@ def close(found, wanted, dtype):
 @pytest.mark.parametrize("shape", [shape for shape in [*SHAPES, TALL] if min(shape) > 1], ids=str)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("objective", ["elbo", "fm"])
-def test_a_step_follows_its_formulas(objective, dtype, shape, threads):
-    for layer, W, data, q in cases("column-major", dtype, shape):
+def test_a_step_follows_its_formulas(objective, dtype, shape, layout, threads):
+    for layer, W, data, q in cases(layout, dtype, shape):
         x = data.x[0] if data.observed is None else np.where(data.observed[0], data.x[0], np.nan)
         found = column_problem(layer, x, objective).site.statistics(q)
         value, gradient, D, H, eta, error, kappa = expected(layer, W, data, q, objective)
@@ -54,14 +61,14 @@ def test_a_step_follows_its_formulas(objective, dtype, shape, threads):
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("objective", ["elbo", "fm"])
-def test_plain_runs_are_those_of_a_row_major_matrix(objective, dtype, threads):
+def test_plain_runs_are_those_of_a_row_major_matrix(objective, dtype, layout, threads):
     rng = np.random.default_rng(0)
     W = (rng.standard_normal((61, 23)) / 4).astype(dtype)
     for family in families(61, rng):
         x = fmx.DEF(fmx.Layer(family, W)).sample(rng).x
         rows, columns = (
             fmx.infer(fmx.DEF(fmx.Layer(family, given)), x, objective=objective, accelerate=False, max_iter=80)
-            for given in (W, np.asfortranarray(W))
+            for given in (W, BY_COLUMNS[layout](W))
         )
         assert abs(rows.n_iter - columns.n_iter) <= (0 if dtype == np.float64 else 5)
         for name in ("mean", "sd", "objective"):
@@ -72,12 +79,12 @@ def test_plain_runs_are_those_of_a_row_major_matrix(objective, dtype, threads):
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("objective", ["elbo", "fm"])
-def test_conjugate_gradients_find_the_exact_mean(objective, dtype, threads):
+def test_conjugate_gradients_find_the_exact_mean(objective, dtype, layout, threads):
     rng = np.random.default_rng(1)
     for n, m in [(203, 101), (40, 90), (3, 2), (5, 1)]:
         W, noise = rng.standard_normal((n, m)), 0.5 + rng.random(n)
         x = rng.standard_normal(n)
-        model = fmx.DEF(fmx.Layer(fmx.Gaussian(noise), np.asfortranarray(W, dtype)), prior=PRIOR)
+        model = fmx.DEF(fmx.Layer(fmx.Gaussian(noise), BY_COLUMNS[layout](W.astype(dtype))), prior=PRIOR)
         result = fmx.infer(model, x, objective=objective, accelerate="cg", tol=1e-10)
         A = np.eye(m) / 0.7**2 + W.T @ (W / noise[:, None] ** 2)
         exact = np.linalg.solve(A, W.T @ (x / noise**2) + 0.2 / 0.7**2)
@@ -93,9 +100,9 @@ def counted(monkeypatch, module, name):
 
 @pytest.mark.parametrize("objective", ["elbo", "fm"])
 @pytest.mark.parametrize("family", [fmx.Gaussian(0.5), fmx.Bernoulli()], ids=str)
-def test_a_plain_iteration_reads_w_once(family, objective, monkeypatch):
+def test_a_plain_iteration_reads_w_once(family, objective, layout, monkeypatch):
     rng = np.random.default_rng(2)
-    W = np.asfortranarray(rng.standard_normal((50, 20)) / 5)
+    W = BY_COLUMNS[layout](rng.standard_normal((50, 20)) / 5)
     steps, projections = (counted(monkeypatch, column_site, name) for name in ("step", "project"))
     model, x = fmx.DEF(fmx.Layer(family, W)), rng.integers(0, 2, 50)
     result = fmx.infer(model, x, objective=objective, accelerate=False, max_iter=15, tol=1e-12)
@@ -103,9 +110,9 @@ def test_a_plain_iteration_reads_w_once(family, objective, monkeypatch):
     assert (len(steps), len(projections)) == (16, 1), "one projection for the start, and one step for each point"
 
 
-def test_a_conjugate_gradient_iteration_reads_w_once(monkeypatch):
+def test_a_conjugate_gradient_iteration_reads_w_once(layout, monkeypatch):
     rng = np.random.default_rng(3)
-    W = np.asfortranarray(rng.standard_normal((90, 300)))
+    W = BY_COLUMNS[layout](rng.standard_normal((90, 300)))
     steps, images = (counted(monkeypatch, accelerate, name) for name in ("conjugate_step", "column_image"))
     others = counted(monkeypatch, accelerate, "normal_parts")
     result = fmx.infer(
@@ -116,23 +123,23 @@ def test_a_conjugate_gradient_iteration_reads_w_once(monkeypatch):
 
 
 @pytest.mark.parametrize("objective", ["elbo", "fm"])
-def test_a_refused_step_is_taken_back(objective):
+def test_a_refused_step_is_taken_back(objective, layout):
     """Poisson rows far from their counts: whole steps overflow, and the run has to go back to its rows."""
     rng = np.random.default_rng(4)
     W = 3 * rng.standard_normal((40, 8))
     x = rng.poisson(50.0, 40)
     rows, columns = (
         fmx.infer(fmx.DEF(fmx.Layer(fmx.Poisson(), given)), x, objective=objective, accelerate=False, max_iter=30)
-        for given in (W, np.asfortranarray(W))
+        for given in (W, BY_COLUMNS[layout](W))
     )
     assert rows.trace.step[-1] > 30, "no step was refused"
     assert np.all(np.diff(columns.trace.objective) >= -1e-9 * np.abs(columns.trace.objective[1:]))
     np.testing.assert_allclose(columns.objective, rows.objective, rtol=1e-9)
 
 
-def test_batches_go_their_own_way_until_one_is_left():
+def test_batches_go_their_own_way_until_one_is_left(layout):
     rng = np.random.default_rng(5)
-    W = np.asfortranarray(rng.standard_normal((40, 12)) / 3)
+    W = BY_COLUMNS[layout](rng.standard_normal((40, 12)) / 3)
     model = fmx.DEF(fmx.Layer(fmx.Bernoulli(), W))
     x = rng.integers(0, 2, (3, 40))
     batch = fmx.infer(model, x, accelerate=False, tol=1e-5)
@@ -141,12 +148,12 @@ def test_batches_go_their_own_way_until_one_is_left():
 
 
 @pytest.mark.parametrize("objective", ["elbo", "fm"])
-def test_a_spread_of_zero_gives_what_numpy_gives(objective):
+def test_a_spread_of_zero_gives_what_numpy_gives(objective, layout):
     rng = np.random.default_rng(7)
     W = rng.standard_normal((30, 6))
     q = GaussianFactors(np.zeros((1, 6)), np.zeros((1, 6)))
     with np.errstate(all="ignore"):
-        for given in (W, np.asfortranarray(W)):
+        for given in (W, BY_COLUMNS[layout](W)):
             model = fmx.DEF(fmx.Layer(fmx.Bernoulli(), given))
             algorithm = fmx.ForestMixture(objective=objective, accelerate=False)
             found = algorithm.problem(model, observations(model, np.ones(30))).site.statistics(q)
@@ -156,14 +163,15 @@ def test_a_spread_of_zero_gives_what_numpy_gives(objective):
 
 def test_which_weights_are_read_by_columns():
     W = np.ones((4, 3))
-    given = {"rows": W, "columns": np.asfortranarray(W), "column": W[:, :1].copy()}
+    given = {"rows": W, "column": W[:, :1].copy(), "sparse": scipy.sparse.csr_array(W)}
+    given |= {name: convert(W) for name, convert in BY_COLUMNS.items()}
     read = {name: column_passes.reads_columns(as_weights(array)) for name, array in given.items()}
-    assert read == {"rows": False, "columns": True, "column": False}
+    assert read == {"rows": False, "column": False, "sparse": False} | dict.fromkeys(BY_COLUMNS, True)
 
 
-def test_a_step_repeats_to_the_last_bit(threads):
+def test_a_step_repeats_to_the_last_bit(layout, threads):
     rng = np.random.default_rng(6)
-    W = np.asfortranarray(rng.standard_normal((130, 70)) / 8)
+    W = BY_COLUMNS[layout](rng.standard_normal((130, 70)) / 8)
     problem = column_problem(fmx.Layer(fmx.Bernoulli(), W), rng.integers(0, 2, 130), "elbo")
     q = GaussianFactors(rng.standard_normal((1, 70)), 0.1 + rng.random((1, 70)))
     first, second = (problem.site.statistics(q) for _ in range(2))

@@ -7,7 +7,15 @@ from collections.abc import Callable
 import numpy as np
 from scipy import sparse
 
-from forestmix.weights import Convolution, DenseWeights, LayeredWeights, SparseWeights, Weights, windows
+from forestmix.weights import (
+    Convolution,
+    DenseWeights,
+    LayeredWeights,
+    SparseColumnWeights,
+    SparseWeights,
+    Weights,
+    windows,
+)
 
 Case = tuple[Weights, np.ndarray]
 
@@ -60,6 +68,17 @@ def dense_with(convert: Callable[[np.ndarray], np.ndarray], dtype=np.float64) ->
 def sparse_as(convert: Callable, dtype=np.float64) -> Case:
     matrix = random_matrix(dtype=dtype)
     return SparseWeights(convert(matrix)), matrix
+
+
+def by_columns(convert: Callable, dtype=np.float64) -> Case:
+    matrix = random_matrix(dtype=dtype)
+    return SparseColumnWeights(convert(matrix)), matrix
+
+
+def unsorted_columns() -> Case:
+    values, indices, ends = np.array([1.0, 2.0, -4.0, 5.0]), np.array([2, 0, 2, 1]), np.array([0, 3, 3, 4])
+    expected = np.array([[2.0, 0.0, 0.0], [0.0, 0.0, 5.0], [-3.0, 0.0, 0.0]])
+    return SparseColumnWeights(sparse.csc_array((values, indices, ends), shape=(3, 3))), expected
 
 
 def with_duplicates(kind=sparse.coo_array) -> Case:
@@ -150,6 +169,11 @@ WEIGHTS: dict[str, Callable[[], Case]] = {
     "csr": lambda: sparse_as(sparse.csr_array),
     "csr, float32": lambda: sparse_as(sparse.csr_array, np.float32),
     "csc": lambda: sparse_as(sparse.csc_array),
+    "by columns": lambda: by_columns(sparse.csc_array),
+    "by columns, csc_matrix": lambda: by_columns(sparse.csc_matrix),
+    "by columns, float32": lambda: by_columns(sparse.csc_array, np.float32),
+    "by columns, unsorted, with duplicates": unsorted_columns,
+    "by columns, all zero": lambda: (SparseColumnWeights(sparse.csc_array((3, 2))), np.zeros((3, 2))),
     "lil": lambda: sparse_as(sparse.lil_array),
     "dok": lambda: sparse_as(sparse.dok_array),
     "dia": lambda: sparse_as(sparse.dia_array),

@@ -1,4 +1,4 @@
-"""Steps over a column-major dense W that read it once, each thread on columns of its own.
+"""Steps over a W that lies by columns, dense or sparse, that read it once, each thread on columns of its own.
 
 See ``kernels.column_steps`` for how. What stands here are steps of one observation: a plain forest mixture step, and
 one of conjugate gradients.
@@ -15,8 +15,10 @@ import numpy as np
 from forestmix import memory
 from forestmix.arrays import Array
 from forestmix.passes import apart, totals_of
-from forestmix.weights import DenseWeights, Weights
+from forestmix.weights import DenseWeights, SparseColumnWeights, Weights
 from forestmix.weights.base import Projection
+
+ByColumns = DenseWeights | SparseColumnWeights
 
 
 class Latents(NamedTuple):
@@ -39,35 +41,40 @@ class Step(NamedTuple):
     sums: Projection
 
 
-def reads_columns(weights: Weights) -> TypeGuard[DenseWeights]:
+def reads_columns(weights: Weights) -> TypeGuard[ByColumns]:
     """Return whether the entries of a column are neighbours, and those of a row are not."""
+    if isinstance(weights, SparseColumnWeights):
+        return True
     if not isinstance(weights, DenseWeights):
         return False
     return weights.array.flags.f_contiguous and not weights.array.flags.c_contiguous
 
 
-def project(weights: DenseWeights, mean: Array, sd: Array, *, absolute: bool, squared: bool) -> Projection:
+def project(weights: ByColumns, mean: Array, sd: Array, *, absolute: bool, squared: bool) -> Projection:
     """Return ``W mean``, and of ``|W| sd`` and ``(W∘W) sd^2`` what is asked for, (n,), in one reading."""
     from forestmix.kernels import column_steps
 
+    if isinstance(weights, SparseColumnWeights):
+        found = weights.project(mean[np.newaxis], sd[np.newaxis], absolute=absolute, squared=squared)
+        return Projection(*(None if part is None else part[0] for part in found))
     arguments = (np.ascontiguousarray(mean), np.ascontiguousarray(sd), absolute, squared)
     sums, _ = _over_columns(weights, column_steps.project_columns, 1 + absolute + squared, arguments, with_totals=False)
     return _projection(sums, absolute, squared)
 
 
-def column_image(weights: DenseWeights, vector: Array) -> Array:
+def column_image(weights: ByColumns, vector: Array) -> Array:
     """Return ``W vector``, (n,)."""
     return np.asarray(project(weights, vector, vector, absolute=False, squared=False).linear)
 
 
 def step(
-    weights: DenseWeights, terms: tuple[Array, Array, Array], latents: Latents, curvature: Array | None,
+    weights: ByColumns, terms: tuple[Array, Array, Array], latents: Latents, curvature: Array | None,
     exact: Array | None, *, paper: bool, ahead: tuple[bool, bool],
 ) -> Step:  # fmt: skip
     """Make a forest mixture step from row terms.
 
     Args:
-        weights: dense and column-major.
+        weights: see ``reads_columns``.
         terms: ``e``, ``s kappa`` and ``kappa`` of the rows, (n,).
         latents: where the step begins.
         curvature: ``D``, or ``None`` if it is to be computed.
@@ -76,26 +83,36 @@ def step(
         ahead: whether ``|W| sd`` and ``(W∘W) sd^2`` are wanted where the step leads.
 
     """
-    from forestmix.kernels import column_steps
-
     absolute, squared = curvature is None, exact is None and not paper
-    given = tuple(np.ascontiguousarray(part, weights.dtype) for part in (*terms, *latents))
+    of_rows, of_latents = (
+        tuple(np.ascontiguousarray(part, weights.dtype) for part in parts) for parts in (terms, latents)
+    )
     gradient, new_mean, new_sd, found_curvature, found_exact = np.empty((5, weights.shape[1]), weights.dtype)
     D = found_curvature if curvature is None else np.ascontiguousarray(curvature)
     H = found_exact if exact is None else np.ascontiguousarray(exact)
 
-    arguments = (*given, paper, absolute, squared, *ahead, gradient, D, H, new_mean, new_sd)
-    sums, _ = _over_columns(weights, column_steps.step_columns, 1 + sum(ahead), arguments, with_totals=False)
+    arguments = (*of_latents, paper, absolute, squared, *ahead, gradient, D, H, new_mean, new_sd)
+    if isinstance(weights, SparseColumnWeights):
+        from forestmix.kernels import csc
+
+        pairs = memory.empty((len(of_rows[0]), 2), weights.dtype)
+        given = (np.stack(of_rows[:2], axis=1, out=pairs), of_rows[2], *arguments)
+        sums, _ = weights.over_columns(csc.step_columns, 1 + sum(ahead), given, with_totals=False)
+    else:
+        from forestmix.kernels import column_steps
+
+        given = (*of_rows, *arguments)
+        sums, _ = _over_columns(weights, column_steps.step_columns, 1 + sum(ahead), given, with_totals=False)
     return Step(gradient, D, None if paper and exact is None else H, new_mean, new_sd, _projection(sums, *ahead))
 
 
 def conjugate_step(
-    weights: DenseWeights, weighted: Array, length: float, vectors: tuple[Array, Array, Array, Array, Array]
+    weights: ByColumns, weighted: Array, length: float, vectors: tuple[Array, Array, Array, Array, Array]
 ) -> tuple[Array, Array, float, Array]:
     """Make a step of conjugate gradients.
 
     Args:
-        weights: dense and column-major.
+        weights: see ``reads_columns``.
         weighted: ``K W p``, (n,), p being the direction.
         length: how far to go along it.
         vectors: p, the prior's precision, ``P^-1`` of the preconditioner, the mean, and the gradient, (m,).
@@ -104,21 +121,24 @@ def conjugate_step(
         Mean and gradient after the step, (m,), ``gradient^T P^-1 gradient`` and ``W P^-1 gradient``, (n,).
 
     """
-    from forestmix.kernels import column_steps
+    from forestmix.kernels import column_steps, csc
 
     dtype = weights.dtype
     rows, given = np.ascontiguousarray(weighted, dtype), [np.ascontiguousarray(part, dtype) for part in vectors]
     mean, gradient = np.empty((2, weights.shape[1]), dtype)
 
     arguments = (rows, dtype.type(length), *given, mean, gradient)
-    sums, totals = _over_columns(weights, column_steps.conjugate_columns, 1, arguments, with_totals=True)
+    if isinstance(weights, SparseColumnWeights):
+        sums, totals = weights.over_columns(csc.conjugate_columns, 1, arguments, with_totals=True)
+    else:
+        sums, totals = _over_columns(weights, column_steps.conjugate_columns, 1, arguments, with_totals=True)
     return mean, gradient, float(totals[0]), sums[0]
 
 
 def _over_columns(
     weights: DenseWeights, kernel: Callable[..., None], sums: int, arguments: tuple[Any, ...], *, with_totals: bool
 ) -> tuple[Array, Array]:
-    """Run a kernel, each thread on its own columns; return the row sums of all, (sums, n), and the totals."""
+    """Run a kernel for dense weights as ``SparseColumnWeights.over_columns`` runs one for sparse ones."""
     from forestmix.kernels import threaded
 
     n, m = weights.shape

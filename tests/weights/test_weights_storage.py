@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+import forestmix as fmx
 from forestmix.weights import Convolution, DenseWeights, SparseWeights, as_weights
 
 
@@ -99,6 +100,21 @@ def test_canonical_csr_is_shared():
     matrix = SparseWeights(given).matrix
     assert np.shares_memory(matrix.data, given.data)
     assert np.shares_memory(matrix.indices, given.indices)
+
+
+@pytest.mark.parametrize("family", [fmx.Gaussian(0.5), fmx.Bernoulli()], ids=str)
+@pytest.mark.parametrize("algorithm", ["fm", "cavi"])
+def test_canonical_csc_is_shared_and_never_stored_by_rows(family, algorithm):
+    given = sparse.csc_array(np.random.default_rng(0).standard_normal((30, 20)) / 5)
+    model = fmx.DEF(fmx.Layer(family, given))
+    weights = model.layers[0].weights
+    accelerated = "cg" if isinstance(family, fmx.Gaussian) else True  # a factor would be made from rows
+    for accelerate in (accelerated, False):
+        chosen = fmx.ForestMixture(accelerate=accelerate) if algorithm == "fm" else algorithm
+        fmx.infer(model, np.arange(30) % 2, chosen, max_iter=5)
+    assert np.shares_memory(weights.columns().data, given.data)
+    assert np.shares_memory(weights.columns().indices, given.indices)
+    assert "_by_column" not in vars(weights.transposed), "the columns of W^T are the rows of W"
 
 
 def test_sparse_maps_share_the_index_arrays():

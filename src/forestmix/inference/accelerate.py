@@ -22,7 +22,6 @@ from forestmix.inference.problem import Point, Problem
 from forestmix.inference.rules import spread_at
 from forestmix.passes import normal_parts
 from forestmix.posterior import GaussianFactors, take_rows
-from forestmix.weights import DenseWeights
 
 #: After this many steps objective and gradient are computed anew from the means, so that rounding does not build up.
 REFRESH = 50
@@ -133,7 +132,7 @@ class ConjugateGradients(Memory):
         weights = problem.site.layer.weights
         assert self.rows is not None
         assert self.direction is not None
-        assert isinstance(weights, DenseWeights)
+        assert reads_columns(weights)
         weighted = self.rows * point.site.kappa[0]
         length = ratio(slope, form + inner(weighted, self.rows))
         mean, gradient, norm, self.rows_ahead = conjugate_step(

@@ -1,17 +1,16 @@
-"""Plain forest mixture steps over a column-major W, one reading of it for each."""
+"""Plain forest mixture steps over a W that lies by columns, one reading of it for each."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from forestmix.arrays import Array
-from forestmix.column_passes import Latents, project, step
+from forestmix.column_passes import Latents, project, reads_columns, step
 from forestmix.inference.problem import Problem
 from forestmix.inference.rules import settled
 from forestmix.passes import Pass, settle_rows
 from forestmix.posterior import GaussianFactors
 from forestmix.statistics import Ahead, Site, SiteStatistics
-from forestmix.weights import DenseWeights
 from forestmix.weights.base import Projection
 
 
@@ -32,10 +31,9 @@ class ColumnSite(Site):
         self, q: GaussianFactors, known: tuple[GaussianFactors, SiteStatistics] | None = None
     ) -> SiteStatistics:
         """Return the site statistics at q, with the step that follows."""
-        if len(q.mean) > 1 or not self.fused:
+        if len(q.mean) > 1 or self.row_table is None:
             return super().statistics(q, known)
-        assert self.row_table is not None
-        assert isinstance(self.layer.weights, DenseWeights)
+        assert reads_columns(self.layer.weights)
         curvature, exact = self._known_curvatures(q, known)
         paper, constant = self.objective == "fm", self.layer.family.curvature_is_constant
         wanted = (curvature is None, not paper and not constant)
@@ -61,7 +59,7 @@ class ColumnSite(Site):
         """Return the row sums at q, those of the last step if it led there."""
         if ahead is not None and ahead.q is q and (ahead.sums.absolute is not None or not absolute):
             return ahead.sums
-        assert isinstance(self.layer.weights, DenseWeights)
+        assert reads_columns(self.layer.weights)
         return project(self.layer.weights, q.mean[0], q.sd[0], absolute=absolute, squared=squared)
 
 

@@ -52,7 +52,7 @@ def pass_rows(
         elif absolute or spread == ABSOLUTE_SPREAD:
             (m, s), v = gather_two(columns, values, first, last, pairs), zero
         else:
-            m, s, v = _mean(columns, values, first, last, pairs, TWO), zero, zero
+            m, s, v = mean_of(columns, values, first, last, pairs, TWO), zero, zero
         m += bias[i]
         r = 0.0
         if spread == ABSOLUTE_SPREAD:
@@ -63,12 +63,12 @@ def pass_rows(
         eta[i], error[i], kappa[i] = m, e, k
         total += value
         size += abs(value) + abs(e) * (abs(m) + abs(bias[i]) + abs(x[i]))
-        _scatter(columns, values, first, last, error[i], s * kappa[i], kappa[i], absolute, squared, sums)
+        scatter(columns, values, first, last, error[i], s * kappa[i], kappa[i], absolute, squared, sums)
     totals[0], totals[1] = total, size
 
 
 @njit(forceinline=True, nogil=True, fastmath=FUSED)
-def _mean(columns, values, first, last, factors, stride):  # type: ignore[no-untyped-def]
+def mean_of(columns, values, first, last, factors, stride):  # type: ignore[no-untyped-def]
     """Return ``w . mean``. Four sums go side by side, since each addition waits for the one before."""
     m0 = m1 = m2 = m3 = values.dtype.type(0)
     p, end = np.uint64(first), np.uint64(last)
@@ -85,7 +85,8 @@ def _mean(columns, values, first, last, factors, stride):  # type: ignore[no-unt
 
 
 @njit(forceinline=True, nogil=True)
-def _scatter(columns, values, first, last, e, sk, k, absolute, squared, sums):  # type: ignore[no-untyped-def]
+def scatter(columns, values, first, last, e, sk, k, absolute, squared, sums):  # type: ignore[no-untyped-def]
+    """Add ``w e``, ``|w| sk`` and ``w^2 k`` of entries to their sums, the last two where they are asked for."""
     if absolute and squared:
         scatter_three(columns, values, first, last, e, sk, k, sums)
     elif absolute:
@@ -96,11 +97,11 @@ def _scatter(columns, values, first, last, e, sk, k, absolute, squared, sums):  
             sums[j] += w * e
             sums[j + ONE] += w * w * k
     else:
-        _scatter_mean(columns, values, first, last, e, sums)
+        scatter_mean(columns, values, first, last, e, sums)
 
 
 @njit(forceinline=True, nogil=True, fastmath=FUSED)
-def _scatter_mean(columns, values, first, last, e, sums):  # type: ignore[no-untyped-def]
+def scatter_mean(columns, values, first, last, e, sums):  # type: ignore[no-untyped-def]
     """Add ``w e`` to the sums, four entries at a time: no two of a row are of the same latent."""
     p, end = np.uint64(first), np.uint64(last)
     while p + FOUR <= end:
@@ -128,10 +129,10 @@ def normal_rows(
     sums, form = parts.reshape(-1), 0.0
     for i in range(begin, end):
         first, last = starts[i], starts[i + 1]
-        image = _mean(columns, values, first, last, direction, ONE)
+        image = mean_of(columns, values, first, last, direction, ONE)
         weighted = kappa[i] * image
         form += float(weighted) * float(image)
-        _scatter_mean(columns, values, first, last, weighted, sums)
+        scatter_mean(columns, values, first, last, weighted, sums)
     totals[0] = form
 
 

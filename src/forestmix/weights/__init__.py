@@ -6,6 +6,16 @@ from forestmix.weights.convolution import Convolution
 from forestmix.weights.dense import DenseWeights
 from forestmix.weights.layered import LayeredWeights
 from forestmix.weights.sparse import SparseWeights
+from forestmix.weights.sparse_columns import SparseColumnWeights
 from forestmix.weights.windows import windows
 
-__all__ = ["Convolution", "DenseWeights", "LayeredWeights", "SparseWeights", "Weights", "as_weights", "windows"]
+__all__ = [
+    "Convolution",
+    "DenseWeights",
+    "LayeredWeights",
+    "SparseColumnWeights",
+    "SparseWeights",
+    "Weights",
+    "as_weights",
+    "windows",
+]

@@ -9,6 +9,7 @@ import scipy
 from forestmix.weights.base import Weights
 from forestmix.weights.dense import DenseWeights
 from forestmix.weights.sparse import SparseWeights
+from forestmix.weights.sparse_columns import SparseColumnWeights
 
 
 def as_weights(W: Any) -> Weights:
@@ -20,5 +21,6 @@ def as_weights(W: Any) -> Weights:
     if isinstance(W, Weights):
         return W
     if scipy.sparse.issparse(W):
-        return SparseWeights(W)
+        by_columns = getattr(W, "format", None) == "csc"
+        return SparseColumnWeights(W) if by_columns else SparseWeights(W)
     return DenseWeights(W)

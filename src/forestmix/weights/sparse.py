@@ -86,7 +86,7 @@ class SparseWeights(Weights):
         factors = [np.empty((n, 0), self.dtype) if part is None else self._observations_last(part) for part in given]
         out = [np.zeros((m, part.shape[1]), self.dtype) for part in factors]
         most = max(part.shape[1] for part in factors)
-        count = min(most, threaded.threads(self.nnz * most))
+        count = max(1, min(most, threaded.threads(self.nnz * most)))
         cuts = np.stack([threaded.even_cuts(part.shape[1], count) for part in factors])
         arguments = (*self.csr_arrays(), *factors, *out)
         ranges = [np.ascontiguousarray(cuts[:, t : t + 2]) for t in range(count)]

@@ -1,0 +1,120 @@
+"""Products with a sparse W that lies by columns, and steps that read it once, as those of ``kernels.column_steps`` do.
+
+The arrays are those of a CSC matrix. A kernel works on a range of columns, whose entries are in rows from ``low`` to
+``high``; sums over a row are added up for these only. What belongs to a row lies side by side, as in ``kernels.csr``::
+
+    terms    error and s kappa, (n, 2)
+    parts    sum_j w_ij mu_j, sum_j |w_ij| sigma_j and sum_j w_ij^2 sigma_j^2, those asked for, (n, ``csr.stride``)
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from forestmix.arrays import Array
+from forestmix.kernels.csr import FUSED, ONE, TWO, mean_of, scatter, scatter_mean
+from forestmix.kernels.gathers import gather_two
+
+
+@njit(cache=True, nogil=True)
+def project_columns(
+    begin: int, end: int, low: int, high: int, starts: Array, rows: Array, values: Array, linear: Array,
+    absolute: Array, squared: Array, with_absolute: bool, with_squared: bool, parts: Array,
+) -> None:  # fmt: skip
+    """Add up ``W linear``, ``|W| absolute`` and ``(W∘W) squared``, the last two where they are asked for."""
+    parts[low:high] = 0
+    sums = parts.reshape(-1)
+    for j in range(begin, end):
+        scatter(
+            rows, values, starts[j], starts[j + 1], linear[j], absolute[j], squared[j], with_absolute, with_squared,
+            sums,
+        )  # fmt: skip
+
+
+@njit(cache=True, nogil=True)
+def collect_columns(
+    begin: int, end: int, starts: Array, rows: Array, values: Array, error: Array, absolute: Array, squared: Array,
+    first: Array, second: Array, third: Array,
+) -> None:  # fmt: skip
+    """Write ``W^T error``, ``|W|^T absolute`` and ``(W∘W)^T squared``; factors are (n, N), sums (m, N)."""
+    for j in range(begin, end):
+        first[j], second[j], third[j] = 0, 0, 0
+        for p in range(starts[j], starts[j + 1]):
+            i, w = rows[p], values[p]
+            for k in range(error.shape[1]):
+                first[j, k] += w * error[i, k]
+            for k in range(absolute.shape[1]):
+                second[j, k] += abs(w) * absolute[i, k]
+            for k in range(squared.shape[1]):
+                third[j, k] += w * w * squared[i, k]
+
+
+@njit(forceinline=True, nogil=True, fastmath=FUSED)
+def _squares(rows, values, first, last, kappa):  # type: ignore[no-untyped-def]
+    """Return ``w^2 . kappa`` of a column. Two sums go side by side, since each addition waits for the one before."""
+    h0 = h1 = values.dtype.type(0)
+    p, end = np.uint64(first), np.uint64(last)
+    while p + TWO <= end:
+        v, w = values[p], values[p + ONE]
+        h0 += v * v * kappa[np.uint64(rows[p])]
+        h1 += w * w * kappa[np.uint64(rows[p + ONE])]
+        p += TWO
+    if p < end:
+        h0 += values[p] * values[p] * kappa[np.uint64(rows[p])]
+    return h0 + h1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def step_columns(
+    begin: int, end: int, low: int, high: int, starts: Array, rows: Array, values: Array, terms: Array, kappa: Array,
+    mean: Array, sd: Array, prior_mean: Array, precision: Array, paper: bool, absolute: bool, squared: bool,
+    next_absolute: bool, next_squared: bool, gradient: Array, curvature: Array, exact: Array, new_mean: Array,
+    new_sd: Array, parts: Array,
+) -> None:  # fmt: skip
+    """Make the forest mixture step (paper, Theorem 2), and add up the row sums where it leads.
+
+    Arguments are those of ``column_steps.step_columns``.
+    """
+    parts[low:high] = 0
+    flat, sums = terms.reshape(-1), parts.reshape(-1)
+    for j in range(begin, end):
+        first, last = starts[j], starts[j + 1]
+        if absolute:
+            gradient[j], spread = gather_two(rows, values, first, last, flat)
+            curvature[j] = spread / sd[j]
+        else:
+            gradient[j] = mean_of(rows, values, first, last, flat, TWO)
+        if squared:
+            exact[j] = _squares(rows, values, first, last, kappa)
+        slope = gradient[j] - (mean[j] - prior_mean[j]) * precision[j]
+        new_mean[j] = mean[j] + slope / (precision[j] + curvature[j])
+        new_sd[j] = 1 / math.sqrt(precision[j] + (curvature[j] if paper else exact[j]))
+        scatter(
+            rows, values, first, last, new_mean[j], new_sd[j], new_sd[j] ** 2, next_absolute, next_squared, sums
+        )  # fmt: skip
+
+
+@njit(cache=True, nogil=True)
+def conjugate_columns(
+    begin: int, end: int, low: int, high: int, starts: Array, rows: Array, values: Array, weighted: Array,
+    length: float, direction: Array, precision: Array, inverse: Array, mean: Array, gradient: Array, new_mean: Array,
+    new_gradient: Array, parts: Array, totals: Array,
+) -> None:  # fmt: skip
+    """Go ``length`` along the direction p of conjugate gradients, and add up ``W P^-1 gradient`` at its end.
+
+    Arguments are those of ``column_steps.conjugate_columns``.
+    """
+    parts[low:high] = 0
+    sums, norm = parts.reshape(-1), 0.0
+    for j in range(begin, end):
+        first, last = starts[j], starts[j + 1]
+        image = mean_of(rows, values, first, last, weighted, ONE) + precision[j] * direction[j]
+        new_mean[j] = mean[j] + length * direction[j]
+        new_gradient[j] = gradient[j] - length * image
+        ahead = new_gradient[j] * inverse[j]
+        norm += float(new_gradient[j]) * float(ahead)
+        scatter_mean(rows, values, first, last, ahead, sums)
+    totals[0] = norm

@@ -1,0 +1,143 @@
+"""Sparse weights that are stored by columns, as they were given."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import scipy
+
+from forestmix.arrays import Array
+from forestmix.errors import ArgumentError
+from forestmix.memory import empty
+from forestmix.weights.base import Projection, Weights
+from forestmix.weights.sparse import SparseWeights
+
+
+class SparseColumnWeights(Weights):
+    """A CSC array or matrix as weights, with no copy by rows.
+
+    Its arrays are those of its transpose as CSR, which are shared on the same terms as those of ``SparseWeights``.
+
+    Attributes:
+        transposed: W^T, sparse weights.
+    """
+
+    def __init__(self, matrix: Any) -> None:
+        try:
+            transposed = SparseWeights(matrix.T)
+        except ArgumentError:
+            SparseWeights(matrix)  # says what is wrong in terms of W
+            raise
+        self._take(transposed)
+
+    def _take(self, transposed: SparseWeights) -> None:
+        self.transposed = transposed
+        super().__init__((transposed.shape[1], transposed.shape[0]), transposed.dtype)
+
+    @property
+    def nnz(self) -> int:
+        """The number of entries that are not zero."""
+        return self.transposed.nnz
+
+    def _forward(self, batch: Array) -> Array:
+        return np.asarray(self.project(batch).linear)
+
+    def _adjoint(self, batch: Array) -> Array:
+        return np.asarray(self.collect(batch).linear)
+
+    def __abs__(self) -> SparseColumnWeights:
+        return _transpose_of(abs(self.transposed))
+
+    def square(self) -> SparseColumnWeights:
+        """Return the weights w_ij^2."""
+        return _transpose_of(self.transposed.square())
+
+    def support(self) -> SparseColumnWeights:
+        """Return the weights that are 1 where w_ij is not zero, and 0 elsewhere."""
+        return _transpose_of(self.transposed.support())
+
+    def project(
+        self, mean: Array | None, sd: Array | None = None, *, absolute: bool = False, squared: bool = False
+    ) -> Projection:
+        """Return the products in one pass over the entries, with no copy of them."""
+        spread = sd if absolute else None
+        variance = np.square(sd) if squared and sd is not None else None
+        if mean is None or any(part is not None and len(part) != 1 for part in (mean, spread, variance)):
+            return self.transposed.collect(mean, spread, variance)
+        return self._project_one(mean, spread, variance)
+
+    def _project_one(self, mean: Array, spread: Array | None, variance: Array | None) -> Projection:
+        """Return the products of one observation: each thread adds up its own columns."""
+        from forestmix.kernels import csc
+
+        parts = (mean if part is None else part for part in (mean, spread, variance))
+        given = [np.ascontiguousarray(part[0], self.dtype) for part in parts]
+        wanted = (spread is not None, variance is not None)
+        sums, _ = self.over_columns(csc.project_columns, 1 + sum(wanted), (*given, *wanted), with_totals=False)
+        return Projection(sums[:1], sums[1:2] if wanted[0] else None, sums[-1:] if wanted[1] else None)
+
+    def collect(self, error: Array | None, absolute: Array | None = None, squared: Array | None = None) -> Projection:
+        """Return the products in one pass over the entries, with no copy of them."""
+        from forestmix.kernels import csc, threaded
+
+        (n, m), given = self.shape, (error, absolute, squared)
+        factors = [
+            np.empty((n, 0), self.dtype) if part is None else np.ascontiguousarray(np.asarray(part, self.dtype).T)
+            for part in given
+        ]
+        out = [np.empty((m, part.shape[1]), self.dtype) for part in factors]
+        cuts = self.transposed.row_cuts(threaded.threads(self.nnz * max(part.shape[1] for part in factors)))
+        arguments = (*self.transposed.csr_arrays(), *factors, *out)
+        threaded.run_all([partial(csc.collect_columns, *bounds, *arguments) for bounds in pairwise(cuts)])
+        pairs = zip(given, out, strict=True)
+        return Projection(*(None if part is None else np.ascontiguousarray(total.T) for part, total in pairs))
+
+    def over_columns(
+        self, kernel: Any, sums: int, arguments: tuple[Any, ...], *, with_totals: bool
+    ) -> tuple[Array, Array]:
+        """Run a kernel of ``kernels.csc``, each thread on its own columns.
+
+        Args:
+            kernel: takes ranges, the arrays of W, the arguments, an array for its sums over rows, and one for totals.
+            sums: how many sums over a row there are.
+            arguments: of the kernel.
+            with_totals: whether it has totals.
+
+        Returns:
+            The row sums of all threads, (sums, n), and their totals, (2,).
+
+        """
+        from forestmix.kernels import csr, threaded
+
+        count, n, W = threaded.threads(self.nnz), self.shape[0], self.transposed
+        cuts, reach = W.row_cuts(count), W.reach(count)
+        parts = empty((count, n, csr.stride(sums)), self.dtype)
+        totals = np.zeros((count, 2))
+        threaded.run_all([
+            partial(
+                kernel, cuts[t], cuts[t + 1], *reach[t].tolist(), *W.csr_arrays(), *arguments, parts[t],
+                *([totals[t]] if with_totals else []),
+            )
+            for t in range(count)
+        ])  # fmt: skip
+        found, ranges = empty((sums, n), self.dtype), threaded.even_cuts(n, threaded.threads(n * sums * count))
+        none = np.empty(0, self.dtype)
+        threaded.run_all([
+            partial(csr.add_up, *bounds, parts, reach, none, False, found) for bounds in pairwise(ranges)
+        ])  # fmt: skip
+        return found, totals.sum(axis=0)
+
+    def _columns(self, indices: Array | None) -> scipy.sparse.csc_array:
+        return self.transposed.rows(indices).T
+
+    def _rows(self, indices: Array | None) -> scipy.sparse.csr_array:
+        return self.transposed.columns(indices).T
+
+
+def _transpose_of(transposed: SparseWeights) -> SparseColumnWeights:
+    weights = SparseColumnWeights.__new__(SparseColumnWeights)
+    weights._take(transposed)
+    return weights

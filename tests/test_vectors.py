@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from forestmix.kernels.gathers import gather_three, gather_two, scatter_three, scatter_two
+from forestmix.kernels.gathers import gather_terms, gather_three, gather_two, scatter_three, scatter_two
 from forestmix.kernels.lines import (
     absolute_product,
     absolute_value,
@@ -106,6 +106,11 @@ def gather(columns, values, first, last, pairs):
 
 
 @njit
+def gather_of_rows(columns, values, first, last, terms):
+    return gather_terms(columns, values, first, last, terms)
+
+
+@njit
 def scatter(columns, values, first, last, factors, two, three):
     scatter_two(columns, values, first, last, factors[0], factors[1], two)
     scatter_three(columns, values, first, last, factors[0], factors[1], factors[2], three)
@@ -128,6 +133,12 @@ def test_entries_of_a_sparse_row(count, index, dtype):
     expected = [row @ mean, abs(row) @ sd, row**2 @ sd.astype(float) ** 2]
     np.testing.assert_allclose(two, expected[:2], **tolerance)
     np.testing.assert_allclose(three, expected, **tolerance)
+
+    terms = rng.standard_normal((latents, 4)).astype(dtype)
+    terms[:, 3] = np.nan  # which is not used
+    expected = [row @ terms[:, 0], abs(row) @ terms[:, 1], row**2 @ terms[:, 2]]
+    found = gather_of_rows(columns, values, first, first + count, terms.ravel())
+    np.testing.assert_allclose(found, expected, **tolerance)
 
     factors = rng.standard_normal(3).astype(dtype)
     of_two, of_three = (rng.standard_normal((latents, width)).astype(dtype) for width in (2, 4))

@@ -95,8 +95,9 @@ def step(
     if isinstance(weights, SparseColumnWeights):
         from forestmix.kernels import csc
 
-        pairs = memory.empty((len(of_rows[0]), 2), weights.dtype)
-        given = (np.stack(of_rows[:2], axis=1, out=pairs), of_rows[2], *arguments)
+        chosen = (*of_rows, of_rows[0]) if squared else of_rows[:2]
+        side_by_side = memory.empty((len(of_rows[0]), len(chosen)), weights.dtype)
+        given = (np.stack(chosen, axis=1, out=side_by_side), *arguments)
         sums, _ = weights.over_columns(csc.step_columns, 1 + sum(ahead), given, with_totals=False)
     else:
         from forestmix.kernels import column_steps

@@ -3,7 +3,7 @@
 The arrays are those of a CSC matrix. A kernel works on a range of columns, whose entries are in rows from ``low`` to
 ``high``; sums over a row are added up for these only. What belongs to a row lies side by side, as in ``kernels.csr``::
 
-    terms    error and s kappa, (n, 2)
+    terms    error and s kappa, (n, 2), or with ``squared`` kappa and a number that is not used as well, (n, 4)
     parts    sum_j w_ij mu_j, sum_j |w_ij| sigma_j and sum_j w_ij^2 sigma_j^2, those asked for, (n, ``csr.stride``)
 """
 
@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 from numba import njit
 
 from forestmix.arrays import Array
-from forestmix.kernels.csr import FUSED, ONE, TWO, mean_of, scatter, scatter_mean
-from forestmix.kernels.gathers import gather_two
+from forestmix.kernels.csr import ONE, TWO, mean_of, scatter, scatter_mean
+from forestmix.kernels.gathers import gather_terms, gather_two
 
 
 @njit(cache=True, nogil=True)
@@ -52,43 +51,28 @@ def collect_columns(
                 third[j, k] += w * w * squared[i, k]
 
 
-@njit(forceinline=True, nogil=True, fastmath=FUSED)
-def _squares(rows, values, first, last, kappa):  # type: ignore[no-untyped-def]
-    """Return ``w^2 . kappa`` of a column. Two sums go side by side, since each addition waits for the one before."""
-    h0 = h1 = values.dtype.type(0)
-    p, end = np.uint64(first), np.uint64(last)
-    while p + TWO <= end:
-        v, w = values[p], values[p + ONE]
-        h0 += v * v * kappa[np.uint64(rows[p])]
-        h1 += w * w * kappa[np.uint64(rows[p + ONE])]
-        p += TWO
-    if p < end:
-        h0 += values[p] * values[p] * kappa[np.uint64(rows[p])]
-    return h0 + h1
-
-
 @njit(cache=True, nogil=True, error_model="numpy")
 def step_columns(
-    begin: int, end: int, low: int, high: int, starts: Array, rows: Array, values: Array, terms: Array, kappa: Array,
-    mean: Array, sd: Array, prior_mean: Array, precision: Array, paper: bool, absolute: bool, squared: bool,
-    next_absolute: bool, next_squared: bool, gradient: Array, curvature: Array, exact: Array, new_mean: Array,
-    new_sd: Array, parts: Array,
+    begin: int, end: int, low: int, high: int, starts: Array, rows: Array, values: Array, terms: Array, mean: Array,
+    sd: Array, prior_mean: Array, precision: Array, paper: bool, absolute: bool, squared: bool, next_absolute: bool,
+    next_squared: bool, gradient: Array, curvature: Array, exact: Array, new_mean: Array, new_sd: Array, parts: Array,
 ) -> None:  # fmt: skip
     """Make the forest mixture step (paper, Theorem 2), and add up the row sums where it leads.
 
     Arguments are those of ``column_steps.step_columns``.
     """
     parts[low:high] = 0
-    flat, sums = terms.reshape(-1), parts.reshape(-1)
+    flat, sums, zero = terms.reshape(-1), parts.reshape(-1), values.dtype.type(0)
     for j in range(begin, end):
         first, last = starts[j], starts[j + 1]
-        if absolute:
-            gradient[j], spread = gather_two(rows, values, first, last, flat)
-            curvature[j] = spread / sd[j]
-        else:
-            gradient[j] = mean_of(rows, values, first, last, flat, TWO)
         if squared:
-            exact[j] = _squares(rows, values, first, last, kappa)
+            gradient[j], spread, exact[j] = gather_terms(rows, values, first, last, flat)
+        elif absolute:
+            gradient[j], spread = gather_two(rows, values, first, last, flat)
+        else:
+            gradient[j], spread = mean_of(rows, values, first, last, flat, TWO), zero
+        if absolute:
+            curvature[j] = spread / sd[j]
         slope = gradient[j] - (mean[j] - prior_mean[j]) * precision[j]
         new_mean[j] = mean[j] + slope / (precision[j] + curvature[j])
         new_sd[j] = 1 / math.sqrt(precision[j] + (curvature[j] if paper else exact[j]))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
@@ -93,11 +94,15 @@ def step(
 
     arguments = (*of_latents, paper, absolute, squared, *ahead, gradient, D, H, new_mean, new_sd)
     if isinstance(weights, SparseColumnWeights):
-        from forestmix.kernels import csc
+        from forestmix.kernels import csc, threaded
 
-        chosen = (*of_rows, of_rows[0]) if squared else of_rows[:2]
-        side_by_side = memory.empty((len(of_rows[0]), len(chosen)), weights.dtype)
-        given = (np.stack(chosen, axis=1, out=side_by_side), *arguments)
+        n, (error, weighted, kappa) = weights.shape[0], of_rows
+        side_by_side = memory.empty((n, 4 if squared else 2), weights.dtype)
+        cuts = threaded.even_cuts(n, threaded.threads(threaded.ENTRIES * n))
+        threaded.run_all(
+            [partial(csc.put_side_by_side, *at, error, weighted, kappa, side_by_side) for at in pairwise(cuts)]
+        )
+        given = (side_by_side, *arguments)
         sums, _ = weights.over_columns(csc.step_columns, 1 + sum(ahead), given, with_totals=False)
     else:
         from forestmix.kernels import column_steps

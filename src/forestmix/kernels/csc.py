@@ -51,6 +51,16 @@ def collect_columns(
                 third[j, k] += w * w * squared[i, k]
 
 
+@njit(cache=True, nogil=True)
+def put_side_by_side(first: int, last: int, error: Array, weighted: Array, kappa: Array, terms: Array) -> None:
+    """Write the terms of a range of rows."""
+    for i in range(first, last):
+        terms[i, 0], terms[i, 1] = error[i], weighted[i]
+    if terms.shape[1] > 2:
+        for i in range(first, last):
+            terms[i, 2] = kappa[i]
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
 def step_columns(
     begin: int, end: int, low: int, high: int, starts: Array, rows: Array, values: Array, terms: Array, mean: Array,

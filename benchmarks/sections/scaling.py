@@ -172,7 +172,9 @@ def measure(size: str, say: Callable[[str], None]) -> Section:
     note = (
         "One plain iteration, Gaussian rows, objective elbo, float64; the median of several that follow each other. "
         f"A dense W has rows of {ROW:,} entries, a sparse one of 49, windows of an image {WIDTH:,} pixels wide, and "
-        "more and more of them. Vectors: the most memory that a model and its iterations hold beyond W and x, in "
+        "more and more of them. Images that grow in both directions do not give a straight line: the time for an entry "
+        "changes by up to a fifth with the width, which says what shares a place in the first-level cache. Vectors: "
+        "the most memory that a model and its iterations hold beyond W and x, in "
         "vectors of n + m numbers, as NumPy reports it; for the largest W also by how much the resident set of a "
         f"process grows, x included. Slopes are over sizes from {BEYOND_CACHE:.2g} entries on, where W is four times "
         "as large as a cache of 32 MiB; smaller ones are partly found there. Each round gives a slope; their median "

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import numba
 import numpy as np
@@ -27,6 +28,7 @@ WORTH_A_THREAD = 2**19
 #: expectation of a row.
 ENTRIES, ENTRIES_OF_EXPECTATION = 4, 256
 
+_config: Any = numba.config  # which has its settings from the environment
 _pool: ThreadPoolExecutor | None = None
 
 
@@ -43,7 +45,7 @@ def _allowed() -> int:
     """Return what ``numba.get_num_threads`` does, which starts Numba's own threads if nobody has needed them yet."""
     if getattr(parallel, "_is_initialized", True):
         return int(numba.get_num_threads())
-    return int(numba.config.NUMBA_DEFAULT_NUM_THREADS)  # type: ignore[attr-defined]
+    return int(_config.NUMBA_NUM_THREADS)
 
 
 def even_cuts(length: int, count: int) -> list[int]:
@@ -95,8 +97,7 @@ def summed(
 def _threads() -> ThreadPoolExecutor:
     global _pool
     if _pool is None:
-        count: int = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
-        _pool = ThreadPoolExecutor(count, thread_name_prefix="forestmix")
+        _pool = ThreadPoolExecutor(_config.NUMBA_NUM_THREADS, thread_name_prefix="forestmix")
     return _pool
 
 

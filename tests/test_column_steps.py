@@ -60,6 +60,23 @@ def test_a_step_follows_its_formulas(objective, dtype, shape, layout, threads):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_spreads_that_have_settled_are_the_very_same(dtype, layout, threads):
+    """Gaussian rows on the ELBO: the first step finds the spreads, and later ones take all that hangs on them over."""
+    rng = np.random.default_rng(8)
+    W = BY_COLUMNS[layout](rng.standard_normal((30, 11)).astype(dtype))
+    problem = column_problem(fmx.Layer(fmx.Gaussian(0.5), W), rng.standard_normal(30), "elbo")
+    q = GaussianFactors(np.zeros((1, 11), dtype), np.ones((1, 11), dtype))
+    first = problem.site.statistics(q)
+    assert first.ahead.q.sd is not q.sd
+    second = problem.site.statistics(first.ahead.q, (q, first))
+    assert second.ahead.q.sd is first.ahead.q.sd
+    third = problem.site.statistics(second.ahead.q, (first.ahead.q, second))
+    assert third.curvature is second.curvature or np.shares_memory(third.curvature, second.curvature)
+    worse = GaussianFactors(q.mean, np.where(np.arange(11) == 3, dtype(np.nan), first.ahead.q.sd))
+    assert problem.site.statistics(worse).ahead.q.sd is not worse.sd, "NaN counts as a change"
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("objective", ["elbo", "fm"])
 def test_plain_runs_are_those_of_a_row_major_matrix(objective, dtype, layout, threads):
     rng = np.random.default_rng(0)

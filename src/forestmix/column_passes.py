@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from itertools import pairwise
-from typing import Any, NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 import numpy as np
 
@@ -18,6 +17,9 @@ from forestmix.arrays import Array
 from forestmix.passes import apart, totals_of
 from forestmix.weights import DenseWeights, SparseColumnWeights, Weights
 from forestmix.weights.base import Projection
+
+if TYPE_CHECKING:  # kernels are imported where they are used: Numba takes a second to load
+    from forestmix.kernels.rows import RowTable
 
 ByColumns = DenseWeights | SparseColumnWeights
 
@@ -31,8 +33,22 @@ class Latents(NamedTuple):
     prior_precision: Array
 
 
+class Settled(NamedTuple):
+    """Rows at a point: what of ``passes.Pass`` they give, (1,) and (n,), and what columns are multiplied with."""
+
+    value: Array
+    magnitude: Array
+    eta: Array
+    error: Array
+    kappa: Array
+    terms: Array
+
+
 class Step(NamedTuple):
-    """What the rows say about each latent, (m,), where it moves, and the row sums there, (n,)."""
+    """What the rows say about each latent, (m,), where it moves, and the row sums there, (n,).
+
+    ``settled``: whether no spread changes; ``spread_form``: ``sum_j sigma_j^2 information_j`` where the step began.
+    """
 
     gradient: Array
     curvature: Array
@@ -40,6 +56,8 @@ class Step(NamedTuple):
     mean: Array
     sd: Array
     sums: Projection
+    settled: bool
+    spread_form: float
 
 
 def reads_columns(weights: Weights) -> TypeGuard[ByColumns]:
@@ -59,7 +77,7 @@ def project(weights: ByColumns, mean: Array, sd: Array, *, absolute: bool, squar
         found = weights.project(mean[np.newaxis], sd[np.newaxis], absolute=absolute, squared=squared)
         return Projection(*(None if part is None else part[0] for part in found))
     arguments = (np.ascontiguousarray(mean), np.ascontiguousarray(sd), absolute, squared)
-    sums, _ = _over_columns(weights, column_steps.project_columns, 1 + absolute + squared, arguments, with_totals=False)
+    sums, _ = _over_columns(weights, column_steps.project_columns, 1 + absolute + squared, arguments)
     return _projection(sums, absolute, squared)
 
 
@@ -68,48 +86,70 @@ def column_image(weights: ByColumns, vector: Array) -> Array:
     return np.asarray(project(weights, vector, vector, absolute=False, squared=False).linear)
 
 
+def settle(
+    weights: ByColumns, rows: RowTable, bias: Array, sums: Projection, spread: str | None, exact: bool
+) -> Settled:
+    """Return the terms of rows whose sums are known, and what a step multiplies its columns with.
+
+    Args:
+        weights: see ``reads_columns``.
+        rows: of one observation.
+        bias: of each row, (n,).
+        sums: those that are needed here, (n,).
+        spread: what enters the row terms, as in ``passes.fused_pass``.
+        exact: whether the step is to compute H.
+
+    """
+    from forestmix.kernels import column_steps, dense, threaded
+
+    n, dtype = len(bias), bias.dtype
+    width = (4 if exact else 2) if isinstance(weights, SparseColumnWeights) else 1
+    eta, error, kappa = memory.empty((3, n), dtype)
+    terms, none = memory.empty((n, width), dtype), np.empty(0, dtype)
+    given = (none if part is None else np.ascontiguousarray(part, dtype) for part in sums)
+    totals = threaded.summed(
+        column_steps.settle_sums, (1, n), 2, *given, bias, rows.kind[0], rows.x[0], rows.scale, rows.constant[0],
+        dense.SPREADS[spread], eta, error, kappa, terms,
+        entries=threaded.ENTRIES if spread is None else threaded.ENTRIES_OF_EXPECTATION,
+    )  # fmt: skip
+    return Settled(totals[:, 0], totals[:, 1], eta, error, kappa, terms)
+
+
 def step(
-    weights: ByColumns, terms: tuple[Array, Array, Array], latents: Latents, curvature: Array | None,
-    exact: Array | None, *, paper: bool, ahead: tuple[bool, bool],
+    weights: ByColumns, rows: Settled, latents: Latents, curvature: Array | None, exact: Array | None,
+    *, paper: bool, ahead: tuple[bool, bool], unit: float,
 ) -> Step:  # fmt: skip
     """Make a forest mixture step from row terms.
 
     Args:
         weights: see ``reads_columns``.
-        terms: ``e``, ``s kappa`` and ``kappa`` of the rows, (n,).
+        rows: their terms; settled with ``exact`` if H is to be computed.
         latents: where the step begins.
         curvature: ``D``, or ``None`` if it is to be computed.
         exact: ``H``, or ``None`` if it is to be computed; the paper's bound does not need it.
         paper: whether the objective is the paper's bound.
         ahead: whether ``|W| sd`` and ``(W∘W) sd^2`` are wanted where the step leads.
+        unit: by how much, relatively, a spread may change and count as the same.
 
     """
+    from forestmix.kernels import column_steps, csc
+
     absolute, squared = curvature is None, exact is None and not paper
-    of_rows, of_latents = (
-        tuple(np.ascontiguousarray(part, weights.dtype) for part in parts) for parts in (terms, latents)
-    )
-    gradient, new_mean, new_sd, found_curvature, found_exact = np.empty((5, weights.shape[1]), weights.dtype)
+    of_latents = tuple(np.ascontiguousarray(part, weights.dtype) for part in latents)
+    gradient, new_mean, new_sd, found_curvature, found_exact = memory.empty((5, weights.shape[1]), weights.dtype)
     D = found_curvature if curvature is None else np.ascontiguousarray(curvature)
     H = found_exact if exact is None else np.ascontiguousarray(exact)
 
-    arguments = (*of_latents, paper, absolute, squared, *ahead, gradient, D, H, new_mean, new_sd)
+    arguments = (*of_latents, unit, paper, absolute, squared, *ahead, gradient, D, H, new_mean, new_sd)
     if isinstance(weights, SparseColumnWeights):
-        from forestmix.kernels import csc, threaded
-
-        n, (error, weighted, kappa) = weights.shape[0], of_rows
-        side_by_side = memory.empty((n, 4 if squared else 2), weights.dtype)
-        cuts = threaded.even_cuts(n, threaded.threads(threaded.ENTRIES * n))
-        threaded.run_all(
-            [partial(csc.put_side_by_side, *at, error, weighted, kappa, side_by_side) for at in pairwise(cuts)]
-        )
-        given = (side_by_side, *arguments)
-        sums, _ = weights.over_columns(csc.step_columns, 1 + sum(ahead), given, with_totals=False)
+        sums, totals = weights.over_columns(csc.step_columns, 1 + sum(ahead), (rows.terms, *arguments))
     else:
-        from forestmix.kernels import column_steps
-
-        given = (*of_rows, *arguments)
-        sums, _ = _over_columns(weights, column_steps.step_columns, 1 + sum(ahead), given, with_totals=False)
-    return Step(gradient, D, None if paper and exact is None else H, new_mean, new_sd, _projection(sums, *ahead))
+        given = (rows.error, rows.terms[:, 0], rows.kappa, *arguments)
+        sums, totals = _over_columns(weights, column_steps.step_columns, 1 + sum(ahead), given)
+    return Step(
+        gradient, D, None if paper and exact is None else H, new_mean, new_sd, _projection(sums, *ahead),
+        totals[0] == 0, totals[1],
+    )  # fmt: skip
 
 
 def conjugate_step(
@@ -131,18 +171,18 @@ def conjugate_step(
 
     dtype = weights.dtype
     rows, given = np.ascontiguousarray(weighted, dtype), [np.ascontiguousarray(part, dtype) for part in vectors]
-    mean, gradient = np.empty((2, weights.shape[1]), dtype)
+    mean, gradient = memory.empty((2, weights.shape[1]), dtype)
 
     arguments = (rows, dtype.type(length), *given, mean, gradient)
     if isinstance(weights, SparseColumnWeights):
-        sums, totals = weights.over_columns(csc.conjugate_columns, 1, arguments, with_totals=True)
+        sums, totals = weights.over_columns(csc.conjugate_columns, 1, arguments)
     else:
-        sums, totals = _over_columns(weights, column_steps.conjugate_columns, 1, arguments, with_totals=True)
+        sums, totals = _over_columns(weights, column_steps.conjugate_columns, 1, arguments)
     return mean, gradient, float(totals[0]), sums[0]
 
 
 def _over_columns(
-    weights: DenseWeights, kernel: Callable[..., None], sums: int, arguments: tuple[Any, ...], *, with_totals: bool
+    weights: DenseWeights, kernel: Callable[..., None], sums: int, arguments: tuple[Any, ...]
 ) -> tuple[Array, Array]:
     """Run a kernel for dense weights as ``SparseColumnWeights.over_columns`` runs one for sparse ones."""
     from forestmix.kernels import threaded
@@ -152,12 +192,9 @@ def _over_columns(
     cuts = threaded.even_cuts(m, count)
     parts = memory.empty((count, sums, apart(n, weights.dtype.itemsize)), weights.dtype)
     totals = totals_of(count)
-
-    def call(t: int) -> Callable[[], object]:
-        results = (parts[t], totals[t]) if with_totals else (parts[t],)
-        return partial(kernel, cuts[t], cuts[t + 1], weights.array.T, *arguments, *results)
-
-    threaded.run_all([call(t) for t in range(count)])
+    threaded.run_all([
+        partial(kernel, cuts[t], cuts[t + 1], weights.array.T, *arguments, parts[t], totals[t]) for t in range(count)
+    ])  # fmt: skip
     found = parts[0, :, :n].copy() if count == 1 else parts[:, :, :n].sum(axis=0)
     return found, totals.sum(axis=0)
 

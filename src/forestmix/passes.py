@@ -88,7 +88,6 @@ def fused_pass(
 
     n = weights.shape[0]
     rows = (bias, table.kind[0], table.x[0], table.scale, table.constant[0])
-    spreads = {None: dense.NO_SPREAD, "fm": dense.ABSOLUTE_SPREAD, "elbo": dense.SQUARED_SPREAD}
     # One block: large ones get large pages from NumPy, and small pages would be mapped one by one during the pass.
     terms = tuple(memory.empty((3, n), weights.dtype))
     if isinstance(weights, SparseWeights):
@@ -99,7 +98,7 @@ def fused_pass(
     sums = 1 + curvature + exact
     parts, totals = _over_ranges(
         weights, (csr.pass_rows, dense.pass_rows, dense.pass_columns), sums,
-        (*rows, *vectors, spreads[spread], curvature, exact, *terms),
+        (*rows, *vectors, dense.SPREADS[spread], curvature, exact, *terms),
     )  # fmt: skip
     out = _added_up(weights, parts, sd, curvature, sums)
     eta, error, kappa = terms
@@ -118,7 +117,7 @@ def settle_rows(bias: Array, table: RowTable, eta: Array, spread: Array | None) 
     from forestmix.kernels import rows, threaded
 
     shape, dtype = eta.shape, eta.dtype
-    error, kappa = np.empty(shape, dtype), np.empty(shape, dtype)
+    error, kappa = memory.empty(shape, dtype), memory.empty(shape, dtype)
     totals = threaded.summed(
         rows.settle_rows, shape, 2, table.kind, table.x, table.scale, table.constant, bias, eta,
         np.empty((0, 0), dtype) if spread is None else spread, error, kappa,

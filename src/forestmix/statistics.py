@@ -254,13 +254,15 @@ class Site:
         return ahead.absolute if self.groups is None else self._grouped_spread(self.groups, q.sd)
 
     def _assemble(
-        self, q: GaussianFactors, found: Pass, curvature: Array | None, exact: Array | None, ahead: Ahead | None = None
-    ) -> SiteStatistics:
+        self, q: GaussianFactors, found: Pass, curvature: Array | None, exact: Array | None,
+        form: Array | None = None, ahead: Ahead | None = None,
+    ) -> SiteStatistics:  # fmt: skip
+        """Return the statistics; ``form`` is the spread form at q, where it is known already."""
         value, information = found.value, curvature if self.objective == "fm" else exact
         if self.layer.family.curvature_is_constant:
             # This saves the products that r_i takes.
             assert information is not None
-            value = value - 0.5 * spread_form(q.sd, information)
+            value = value - 0.5 * (spread_form(q.sd, information) if form is None else form)
         return SiteStatistics(
             value, found.magnitude, found.gradient, curvature, exact, found.eta, found.error, found.kappa,
             self.objective, ahead,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from forestmix.arrays import Array
-from forestmix.column_passes import Latents, project, reads_columns, step
+from forestmix.column_passes import Latents, project, reads_columns, settle, step
 from forestmix.inference.problem import Problem
-from forestmix.inference.rules import settled
-from forestmix.passes import Pass, settle_rows
+from forestmix.inference.rules import settled_unit
+from forestmix.passes import Pass
 from forestmix.posterior import GaussianFactors
 from forestmix.statistics import Ahead, Site, SiteStatistics
 from forestmix.weights.base import Projection
@@ -38,20 +38,20 @@ class ColumnSite(Site):
         paper, constant = self.objective == "fm", self.layer.family.curvature_is_constant
         wanted = (curvature is None, not paper and not constant)
         sums = self._row_sums(q, None if known is None else known[1].ahead, *wanted)
-        eta = (sums.linear + self.row_bias)[np.newaxis]
-        spread = None if constant else (sums.absolute if paper else np.sqrt(sums.squared))[np.newaxis]
-        value, magnitude, error, kappa = settle_rows(self.row_bias, self.row_table, eta, spread)
-        weighted = kappa[0] if sums.absolute is None else sums.absolute * kappa[0]
+        weights, spread = self.layer.weights, None if constant else self.objective
+        rows = settle(weights, self.row_table, self.row_bias, sums, spread, exact=exact is None and not paper)
         made = step(
-            self.layer.weights, (error[0], weighted, kappa[0]), Latents(q.mean[0], q.sd[0], *self.prior),
-            _first(curvature), _first(exact), paper=paper, ahead=wanted,
+            weights, rows, Latents(q.mean[0], q.sd[0], *self.prior), _first(curvature), _first(exact),
+            paper=paper, ahead=wanted, unit=settled_unit(weights.dtype),
         )  # fmt: skip
-        sd = settled(made.sd[np.newaxis], q.sd)
+        gradient, eta, error, kappa = (part[np.newaxis] for part in (made.gradient, rows.eta, rows.error, rows.kappa))
+        sd = q.sd if made.settled else made.sd[np.newaxis]
         return self._assemble(
             q,
-            Pass(value, magnitude, made.gradient[np.newaxis], None, None, eta, error, kappa),
+            Pass(rows.value, rows.magnitude, gradient, None, None, eta, error, kappa),
             made.curvature[np.newaxis],
             None if made.exact is None else made.exact[np.newaxis],
+            np.array([made.spread_form]),
             Ahead(GaussianFactors(made.mean[np.newaxis], sd), made.sums),
         )
 

@@ -9,7 +9,7 @@ Every rule moves a mean by ``gradient_j / P_j`` and sets a new standard deviatio
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -60,18 +60,19 @@ def spread_at(problem: Problem, information: Array, old: Array) -> Array:
 
     new = memory.empty(information.shape, information.dtype)
     changed = threaded.summed(
-        vectors.spreads, new.shape, 1, problem.prior_precision, information, old, _settled_unit(new), new
+        vectors.spreads, new.shape, 1, problem.prior_precision, information, old, settled_unit(new.dtype), new
     )  # fmt: skip
     return new if changed.any() or new.shape != old.shape else old
 
 
-def _settled_unit(sd: Array) -> float:
-    return sd.dtype.type(SETTLED * np.finfo(sd.dtype).eps)
+def settled_unit(dtype: np.dtype[Any]) -> float:
+    """Return by how much, relatively, a standard deviation may change and count as the same."""
+    return float(dtype.type(SETTLED * np.finfo(dtype).eps))
 
 
 def settled(new: Array, old: Array) -> Array:
     """Return ``old`` itself once ``new`` equals it to rounding, so that what depends on it need not be recomputed."""
-    if new.shape == old.shape and np.all(np.abs(new - old) <= SETTLED * np.finfo(new.dtype).eps * old):
+    if new.shape == old.shape and np.all(np.abs(new - old) <= settled_unit(new.dtype) * old):
         return old
     return new
 
@@ -90,7 +91,7 @@ def step_forest(problem: Problem, point: Point) -> GaussianFactors:
     mean, sd = (memory.empty(part.shape, part.dtype) for part in (old.mean, information))
     changed = threaded.summed(
         vectors.step, mean.shape, 1, problem.prior_precision, curvature, information, point.gradient, old.mean,
-        old.sd, _settled_unit(sd), mean, sd,
+        old.sd, settled_unit(sd.dtype), mean, sd,
     )  # fmt: skip
     return GaussianFactors(mean, sd if changed.any() or sd.shape != old.sd.shape else old.sd)
 

@@ -21,15 +21,17 @@ import numpy as np
 from numba import njit
 
 from forestmix.arrays import Array
-from forestmix.kernels.dense import add_rows, project_rows
+from forestmix.kernels.dense import ABSOLUTE_SPREAD, SQUARED_SPREAD, add_rows, project_rows
+from forestmix.kernels.rows import row_terms
 from forestmix.kernels.tiles import adjoint_mean, adjoint_spreads, forward_both, forward_mean, four, two
 
 
 @njit(cache=True, nogil=True)
 def project_columns(
-    first: int, last: int, transposed: Array, mean: Array, sd: Array, absolute: bool, squared: bool, parts: Array
-) -> None:
-    """Add up the row sums of given latents."""
+    first: int, last: int, transposed: Array, mean: Array, sd: Array, absolute: bool, squared: bool, parts: Array,
+    totals: Array,
+) -> None:  # fmt: skip
+    """Add up the row sums of given latents; there is nothing for ``totals``."""
     parts[:] = 0
     factors = np.zeros((3, 4), transposed.dtype)
     for j in range(first, last, 4):
@@ -40,16 +42,53 @@ def project_columns(
         add_columns(columns, ahead, factors, absolute, squared, parts)
 
 
+@njit(cache=True, nogil=True)
+def settle_sums(
+    first: int, last: int, linear: Array, absolute: Array, squared: Array, bias: Array, kind: Array, x: Array,
+    scale: Array, constant: Array, spread: int, eta: Array, error: Array, kappa: Array, terms: Array, totals: Array,
+) -> None:  # fmt: skip
+    """Turn the sums of a range of rows into their terms, as a pass does with each row (``kernels.csr.pass_rows``).
+
+    Sums that were not asked for are empty. ``terms`` gets what the columns are multiplied with, side by side: it is
+    (n, 1) for ``s kappa`` alone, (n, 2) for e beside it, and (n, 4) for kappa as well, and a zero.
+    """
+    total, size, s, width = 0.0, 0.0, linear.dtype.type(0), terms.shape[1]
+    for i in range(first, last):
+        m = linear[i] + bias[i]
+        if absolute.size:
+            s = absolute[i]
+        r = 0.0
+        if spread == ABSOLUTE_SPREAD:
+            r = float(s)
+        elif spread == SQUARED_SPREAD:
+            r = math.sqrt(squared[i])
+        value, e, k = row_terms(kind[i], x[i], scale[i], constant[i], m, r)
+        eta[i], error[i], kappa[i] = m, e, k
+        weighted = s * kappa[i]
+        if width == 1:
+            terms[i, 0] = weighted
+        else:
+            terms[i, 0], terms[i, 1] = error[i], weighted
+        if width == 4:
+            terms[i, 2], terms[i, 3] = kappa[i], 0
+        total += value
+        size += abs(value) + abs(e) * (abs(m) + abs(bias[i]) + abs(x[i]))
+    totals[0, 0], totals[0, 1] = total, size
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
 def step_columns(
     first: int, last: int, transposed: Array, error: Array, weighted: Array, kappa: Array, mean: Array, sd: Array,
-    prior_mean: Array, precision: Array, paper: bool, absolute: bool, squared: bool, next_absolute: bool,
-    next_squared: bool, gradient: Array, curvature: Array, exact: Array, new_mean: Array, new_sd: Array, parts: Array,
+    prior_mean: Array, precision: Array, unit: float, paper: bool, absolute: bool, squared: bool,
+    next_absolute: bool, next_squared: bool, gradient: Array, curvature: Array, exact: Array, new_mean: Array,
+    new_sd: Array, parts: Array, totals: Array,
 ) -> None:  # fmt: skip
     """Make the forest mixture step (paper, Theorem 2), and add up the row sums where it leads.
 
     ``error`` is e, ``weighted`` ``s kappa``. With ``absolute`` and ``squared`` D and H are written, else they are
     taken as they are; ``paper`` says that D is what q's precision gains, as it is in the paper's bound, else H.
+    ``totals`` gets the number of spreads that change by more than ``unit``, relative to what they were, and
+    ``sum_j sigma_j^2 information_j`` where the step begins, the information being D or H.
     """
     parts[:] = 0
     products = np.zeros((3, 4), transposed.dtype)
@@ -64,8 +103,8 @@ def step_columns(
             if squared:
                 exact[k] = products[2, lane]
         move_latents(
-            j, min(4, last - j), mean, sd, prior_mean, precision, gradient, curvature, curvature if paper else exact,
-            new_mean, new_sd, products,
+            j, min(4, last - j), mean, sd, prior_mean, precision, unit, gradient, curvature,
+            curvature if paper else exact, new_mean, new_sd, products, totals,
         )  # fmt: skip
         add_columns(columns, two(transposed, j + 6, last), products, next_absolute, next_squared, parts)
 
@@ -90,7 +129,8 @@ def add_columns(columns, ahead, products, absolute, squared, parts):  # type: ig
 
 @njit(forceinline=True, nogil=True, error_model="numpy")
 def move_latents(  # type: ignore[no-untyped-def]
-    j, count, mean, sd, prior_mean, precision, gradient, curvature, information, new_mean, new_sd, products
+    j, count, mean, sd, prior_mean, precision, unit, gradient, curvature, information, new_mean, new_sd, products,
+    totals,
 ):  # fmt: skip
     """Move ``count`` latents from ``j`` on, and put what the row sums need of them into ``products``."""
     products[:] = 0
@@ -99,7 +139,15 @@ def move_latents(  # type: ignore[no-untyped-def]
         slope = gradient[k] - (mean[k] - prior_mean[k]) * precision[k]
         new_mean[k] = mean[k] + slope / (precision[k] + curvature[k])
         new_sd[k] = 1 / math.sqrt(precision[k] + information[k])
+        totals[0] += differs(new_sd[k], sd[k], unit)
+        totals[1] += float(sd[k]) ** 2 * float(information[k])
         products[0, lane], products[1, lane], products[2, lane] = new_mean[k], new_sd[k], new_sd[k] ** 2
+
+
+@njit(forceinline=True, nogil=True)
+def differs(new, old, unit):  # type: ignore[no-untyped-def]
+    """Return whether a spread has changed by more than ``unit`` of what it was; NaN counts as a change."""
+    return not abs(new - old) <= unit * old
 
 
 @njit(cache=True, nogil=True)

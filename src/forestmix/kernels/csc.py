@@ -3,7 +3,7 @@
 The arrays are those of a CSC matrix. A kernel works on a range of columns, whose entries are in rows from ``low`` to
 ``high``; sums over a row are added up for these only. What belongs to a row lies side by side, as in ``kernels.csr``::
 
-    terms    error and s kappa, (n, 2), or with ``squared`` kappa and a number that is not used as well, (n, 4)
+    terms    error and s kappa, (n, 2), or with ``squared`` kappa and a zero as well, (n, 4)
     parts    sum_j w_ij mu_j, sum_j |w_ij| sigma_j and sum_j w_ij^2 sigma_j^2, those asked for, (n, ``csr.stride``)
 """
 
@@ -14,6 +14,7 @@ import math
 from numba import njit
 
 from forestmix.arrays import Array
+from forestmix.kernels.column_steps import differs
 from forestmix.kernels.csr import ONE, TWO, mean_of, scatter, scatter_mean
 from forestmix.kernels.gathers import gather_terms, gather_two
 
@@ -21,9 +22,12 @@ from forestmix.kernels.gathers import gather_terms, gather_two
 @njit(cache=True, nogil=True)
 def project_columns(
     begin: int, end: int, low: int, high: int, starts: Array, rows: Array, values: Array, linear: Array,
-    absolute: Array, squared: Array, with_absolute: bool, with_squared: bool, parts: Array,
+    absolute: Array, squared: Array, with_absolute: bool, with_squared: bool, parts: Array, totals: Array,
 ) -> None:  # fmt: skip
-    """Add up ``W linear``, ``|W| absolute`` and ``(W∘W) squared``, the last two where they are asked for."""
+    """Add up ``W linear``, ``|W| absolute`` and ``(W∘W) squared``, the last two where they are asked for.
+
+    There is nothing for ``totals``.
+    """
     parts[low:high] = 0
     sums = parts.reshape(-1)
     for j in range(begin, end):
@@ -51,21 +55,12 @@ def collect_columns(
                 third[j, k] += w * w * squared[i, k]
 
 
-@njit(cache=True, nogil=True)
-def put_side_by_side(first: int, last: int, error: Array, weighted: Array, kappa: Array, terms: Array) -> None:
-    """Write the terms of a range of rows."""
-    for i in range(first, last):
-        terms[i, 0], terms[i, 1] = error[i], weighted[i]
-    if terms.shape[1] > 2:
-        for i in range(first, last):
-            terms[i, 2] = kappa[i]
-
-
 @njit(cache=True, nogil=True, error_model="numpy")
 def step_columns(
     begin: int, end: int, low: int, high: int, starts: Array, rows: Array, values: Array, terms: Array, mean: Array,
-    sd: Array, prior_mean: Array, precision: Array, paper: bool, absolute: bool, squared: bool, next_absolute: bool,
-    next_squared: bool, gradient: Array, curvature: Array, exact: Array, new_mean: Array, new_sd: Array, parts: Array,
+    sd: Array, prior_mean: Array, precision: Array, unit: float, paper: bool, absolute: bool, squared: bool,
+    next_absolute: bool, next_squared: bool, gradient: Array, curvature: Array, exact: Array, new_mean: Array,
+    new_sd: Array, parts: Array, totals: Array,
 ) -> None:  # fmt: skip
     """Make the forest mixture step (paper, Theorem 2), and add up the row sums where it leads.
 
@@ -73,6 +68,7 @@ def step_columns(
     """
     parts[low:high] = 0
     flat, sums, zero = terms.reshape(-1), parts.reshape(-1), values.dtype.type(0)
+    changed, form = 0, 0.0
     for j in range(begin, end):
         first, last = starts[j], starts[j + 1]
         if squared:
@@ -85,10 +81,14 @@ def step_columns(
             curvature[j] = spread / sd[j]
         slope = gradient[j] - (mean[j] - prior_mean[j]) * precision[j]
         new_mean[j] = mean[j] + slope / (precision[j] + curvature[j])
-        new_sd[j] = 1 / math.sqrt(precision[j] + (curvature[j] if paper else exact[j]))
+        information = curvature[j] if paper else exact[j]
+        new_sd[j] = 1 / math.sqrt(precision[j] + information)
+        changed += differs(new_sd[j], sd[j], unit)
+        form += float(sd[j]) ** 2 * float(information)
         scatter(
             rows, values, first, last, new_mean[j], new_sd[j], new_sd[j] ** 2, next_absolute, next_squared, sums
         )  # fmt: skip
+    totals[0], totals[1] = changed, form
 
 
 @njit(cache=True, nogil=True)

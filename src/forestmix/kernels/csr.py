@@ -18,7 +18,7 @@ from forestmix.arrays import Array
 from forestmix.kernels.dense import ABSOLUTE_SPREAD, SQUARED_SPREAD
 from forestmix.kernels.gathers import gather_three, gather_two, scatter_three, scatter_two
 from forestmix.kernels.rows import row_terms
-from forestmix.kernels.vectors import AT_ONCE
+from forestmix.kernels.vectors import AT_ONCE, add_to
 
 #: All that the compiler may assume: a product and a sum may be rounded once.
 FUSED = {"contract"}
@@ -147,9 +147,9 @@ def add_up(first: int, last: int, parts: Array, reach: Array, sd: Array, absolut
         stop = min(start + AT_ONCE, last)
         out[:, start:stop] = 0
         for t in range(parts.shape[0]):
-            for j in range(max(start, reach[t, 0]), min(stop, reach[t, 1])):
-                for k in range(out.shape[0]):
-                    out[k, j] += parts[t, j, k]
+            low, high = max(start, reach[t, 0]), min(stop, reach[t, 1])
+            for k in range(out.shape[0]):
+                add_to(parts[t, low:high, k], out[k, low:high])
         if absolute:
             out[1, start:stop] /= sd[start:stop]
 

@@ -37,6 +37,7 @@ from forestmix.kernels.tiles import (
 
 #: What spread enters the row terms: none where curvature is constant, else that of the objective.
 NO_SPREAD, ABSOLUTE_SPREAD, SQUARED_SPREAD = 0, 1, 2
+SPREADS = {None: NO_SPREAD, "fm": ABSOLUTE_SPREAD, "elbo": SQUARED_SPREAD}
 #: Rows of a column-major matrix that are worked on together, at most: columns are read in runs long enough to stream.
 BLOCK = 8192
 #: Where so many bytes are at least ``SHORTEST`` rows, a block has no more, so that its second reading finds it in the

@@ -148,7 +148,7 @@ def image_of(k, start, stop, parts, reach, direction, precision, image):  # type
     for t in range(parts.shape[0]):
         at = slice(max(start, reach[t, 0]), min(stop, reach[t, 1]))
         if at.start < at.stop:
-            _add(parts[t, k, at], image[k, at])
+            add_to(parts[t, k, at], image[k, at])
 
 
 @njit(nogil=True, fastmath=FAST)
@@ -158,7 +158,8 @@ def _multiply(first, second, result):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, fastmath=FAST)
-def _add(part, total):  # type: ignore[no-untyped-def]
+def add_to(part, total):  # type: ignore[no-untyped-def]
+    """Add a vector to another."""
     for j in range(total.size):
         total[j] += part[j]
 

@@ -76,7 +76,7 @@ class SparseColumnWeights(Weights):
         parts = (mean if part is None else part for part in (mean, spread, variance))
         given = [np.ascontiguousarray(part[0], self.dtype) for part in parts]
         wanted = (spread is not None, variance is not None)
-        sums, _ = self.over_columns(csc.project_columns, 1 + sum(wanted), (*given, *wanted), with_totals=False)
+        sums, _ = self.over_columns(csc.project_columns, 1 + sum(wanted), (*given, *wanted))
         return Projection(sums[:1], sums[1:2] if wanted[0] else None, sums[-1:] if wanted[1] else None)
 
     def collect(self, error: Array | None, absolute: Array | None = None, squared: Array | None = None) -> Projection:
@@ -95,16 +95,13 @@ class SparseColumnWeights(Weights):
         pairs = zip(given, out, strict=True)
         return Projection(*(None if part is None else np.ascontiguousarray(total.T) for part, total in pairs))
 
-    def over_columns(
-        self, kernel: Any, sums: int, arguments: tuple[Any, ...], *, with_totals: bool
-    ) -> tuple[Array, Array]:
+    def over_columns(self, kernel: Any, sums: int, arguments: tuple[Any, ...]) -> tuple[Array, Array]:
         """Run a kernel of ``kernels.csc``, each thread on its own columns.
 
         Args:
             kernel: takes ranges, the arrays of W, the arguments, an array for its sums over rows, and one for totals.
             sums: how many sums over a row there are.
             arguments: of the kernel.
-            with_totals: whether it has totals.
 
         Returns:
             The row sums of all threads, (sums, n), and their totals, (2,).
@@ -118,8 +115,7 @@ class SparseColumnWeights(Weights):
         totals = np.zeros((count, 2))
         threaded.run_all([
             partial(
-                kernel, cuts[t], cuts[t + 1], *reach[t].tolist(), *W.csr_arrays(), *arguments, parts[t],
-                *([totals[t]] if with_totals else []),
+                kernel, cuts[t], cuts[t + 1], *reach[t].tolist(), *W.csr_arrays(), *arguments, parts[t], totals[t]
             )
             for t in range(count)
         ])  # fmt: skip

@@ -53,10 +53,14 @@ def test_a_step_follows_its_formulas(objective, dtype, shape, layout, threads):
         sd = 1 / np.sqrt(precision + (D if objective == "fm" else H))
         close(found.ahead.q.mean, mean, dtype)
         close(found.ahead.q.sd, sd, dtype)
-        close(found.ahead.sums.linear, W @ mean, dtype)
-        close(found.ahead.sums.absolute, np.abs(W) @ sd, dtype)
+        sums = found.ahead.sums.added_up(layer.weights)
+        close(sums.linear, W @ mean, dtype)
+        close(sums.absolute, np.abs(W) @ sd, dtype)
         if objective == "elbo" and not layer.family.curvature_is_constant:
-            close(found.ahead.sums.squared, W**2 @ sd**2, dtype)
+            close(sums.squared, W**2 @ sd**2, dtype)
+        close(found.ahead.slope, slope, dtype)
+        form = precision * np.sum((q.mean[0].astype(float) - 0.2) ** 2)
+        assert abs(found.ahead.prior_form[0] - form) < TOLERANCE[dtype] * (1 + form)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -193,4 +197,5 @@ def test_a_step_repeats_to_the_last_bit(layout, threads):
     q = GaussianFactors(rng.standard_normal((1, 70)), 0.1 + rng.random((1, 70)))
     first, second = (problem.site.statistics(q) for _ in range(2))
     assert np.array_equal(first.ahead.q.mean, second.ahead.q.mean)
-    assert all(np.array_equal(a, b) for a, b in zip(first.ahead.sums, second.ahead.sums, strict=True))
+    sums = (one.ahead.sums.added_up(problem.site.layer.weights) for one in (first, second))
+    assert all(np.array_equal(a, b) for a, b in zip(*sums, strict=True))

@@ -14,7 +14,7 @@ import numpy as np
 
 from forestmix import memory
 from forestmix.arrays import Array
-from forestmix.passes import apart, totals_of
+from forestmix.passes import Parts, apart, totals_of
 from forestmix.weights import DenseWeights, SparseColumnWeights, Weights
 from forestmix.weights.base import Projection
 
@@ -33,8 +33,31 @@ class Latents(NamedTuple):
     prior_precision: Array
 
 
+class RowSums(NamedTuple):
+    """What threads have added up for each row, over columns of their own: ``W mean``, and the spreads asked for.
+
+    ``absolute`` and ``squared`` say whether ``|W| sd`` and ``(W∘W) sd^2`` are among the parts.
+    """
+
+    parts: Parts
+    absolute: bool
+    squared: bool
+
+    def added_up(self, weights: ByColumns) -> Projection:
+        """Return the sums of all threads, (n,)."""
+        (parts, reach), n = self.parts, weights.shape[0]
+        if isinstance(weights, SparseColumnWeights):
+            sums = weights.added_up(parts, reach, 1 + self.absolute + self.squared)
+        else:
+            sums = parts[0, :, :n].copy() if len(parts) == 1 else parts[:, :, :n].sum(axis=0)
+        return Projection(sums[0], sums[1] if self.absolute else None, sums[-1] if self.squared else None)
+
+
 class Settled(NamedTuple):
-    """Rows at a point: what of ``passes.Pass`` they give, (1,) and (n,), and what columns are multiplied with."""
+    """Rows at a point: what of ``passes.Pass`` they give, (1,) and (n,), and what columns are multiplied with.
+
+    ``terms``: ``s kappa``, (n,), for dense weights; for sparse ones what ``kernels.csc`` asks for, side by side.
+    """
 
     value: Array
     magnitude: Array
@@ -45,19 +68,22 @@ class Settled(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What the rows say about each latent, (m,), where it moves, and the row sums there, (n,).
+    """What the rows say about each latent, (m,), where it moves, and the row sums there.
 
-    ``settled``: whether no spread changes; ``spread_form``: ``sum_j sigma_j^2 information_j`` where the step began.
+    ``slope``: that of the objective where the step began; ``settled``: whether no spread changes; ``spread_form``:
+    ``sum_j sigma_j^2 information_j`` and ``prior_form``: ``sum_j (mu_j - prior_mean_j)^2 precision_j``, both there.
     """
 
     gradient: Array
+    slope: Array
     curvature: Array
     exact: Array | None
     mean: Array
     sd: Array
-    sums: Projection
+    sums: RowSums
     settled: bool
     spread_form: float
+    prior_form: float
 
 
 def reads_columns(weights: Weights) -> TypeGuard[ByColumns]:
@@ -69,46 +95,50 @@ def reads_columns(weights: Weights) -> TypeGuard[ByColumns]:
     return weights.array.flags.f_contiguous and not weights.array.flags.c_contiguous
 
 
-def project(weights: ByColumns, mean: Array, sd: Array, *, absolute: bool, squared: bool) -> Projection:
-    """Return ``W mean``, and of ``|W| sd`` and ``(W∘W) sd^2`` what is asked for, (n,), in one reading."""
-    from forestmix.kernels import column_steps
+def project(weights: ByColumns, mean: Array, sd: Array, *, absolute: bool, squared: bool) -> RowSums:
+    """Return ``W mean``, and of ``|W| sd`` and ``(W∘W) sd^2`` what is asked for, in one reading."""
+    from forestmix.kernels import column_steps, csc
 
+    mean, sd = np.ascontiguousarray(mean), np.ascontiguousarray(sd)
     if isinstance(weights, SparseColumnWeights):
-        found = weights.project(mean[np.newaxis], sd[np.newaxis], absolute=absolute, squared=squared)
-        return Projection(*(None if part is None else part[0] for part in found))
-    arguments = (np.ascontiguousarray(mean), np.ascontiguousarray(sd), absolute, squared)
-    sums, _ = _over_columns(weights, column_steps.project_columns, 1 + absolute + squared, arguments)
-    return _projection(sums, absolute, squared)
+        given: tuple[Any, ...] = (mean, sd, np.square(sd) if squared else sd, absolute, squared)
+        parts, _ = _over_columns(weights, csc.project_columns, 1 + absolute + squared, given)
+    else:
+        given = (mean, sd, absolute, squared)
+        parts, _ = _over_columns(weights, column_steps.project_columns, 1 + absolute + squared, given)
+    return RowSums(parts, absolute, squared)
 
 
 def column_image(weights: ByColumns, vector: Array) -> Array:
     """Return ``W vector``, (n,)."""
-    return np.asarray(project(weights, vector, vector, absolute=False, squared=False).linear)
+    return np.asarray(project(weights, vector, vector, absolute=False, squared=False).added_up(weights).linear)
 
 
 def settle(
-    weights: ByColumns, rows: RowTable, bias: Array, sums: Projection, spread: str | None, exact: bool
+    weights: ByColumns, rows: RowTable, bias: Array, sums: RowSums, spread: str | None, *, exact: bool
 ) -> Settled:
     """Return the terms of rows whose sums are known, and what a step multiplies its columns with.
 
     Args:
         weights: see ``reads_columns``.
         rows: of one observation.
-        bias: of each row, (n,).
-        sums: those that are needed here, (n,).
+        bias: of each row, (n,), or one for all.
+        sums: those that are needed here.
         spread: what enters the row terms, as in ``passes.fused_pass``.
         exact: whether the step is to compute H.
 
     """
-    from forestmix.kernels import column_steps, dense, threaded
+    from forestmix.kernels import column_steps, csc, dense, threaded
 
-    n, dtype = len(bias), bias.dtype
-    width = (4 if exact else 2) if isinstance(weights, SparseColumnWeights) else 1
+    n, dtype = weights.shape[0], weights.dtype
     eta, error, kappa = memory.empty((3, n), dtype)
-    terms, none = memory.empty((n, width), dtype), np.empty(0, dtype)
-    given = (none if part is None else np.ascontiguousarray(part, dtype) for part in sums)
+    if isinstance(weights, SparseColumnWeights):
+        kernel, parts = csc.settle_parts, tuple(sums.parts)
+        terms = memory.empty((n, 4 if exact else 2), dtype)
+    else:
+        kernel, parts, terms = column_steps.settle_sums, (sums.parts.sums,), memory.empty((n,), dtype)
     totals = threaded.summed(
-        column_steps.settle_sums, (1, n), 2, *given, bias, rows.kind[0], rows.x[0], rows.scale, rows.constant[0],
+        kernel, (1, n), 2, *parts, sums.absolute, bias, rows.kind[0], rows.x[0], rows.scale, rows.constant[0],
         dense.SPREADS[spread], eta, error, kappa, terms,
         entries=threaded.ENTRIES if spread is None else threaded.ENTRIES_OF_EXPECTATION,
     )  # fmt: skip
@@ -136,19 +166,19 @@ def step(
 
     absolute, squared = curvature is None, exact is None and not paper
     of_latents = tuple(np.ascontiguousarray(part, weights.dtype) for part in latents)
-    gradient, new_mean, new_sd, found_curvature, found_exact = memory.empty((5, weights.shape[1]), weights.dtype)
-    D = found_curvature if curvature is None else np.ascontiguousarray(curvature)
-    H = found_exact if exact is None else np.ascontiguousarray(exact)
+    gradient, slope, new_mean, new_sd, new_D, new_H = memory.empty((6, weights.shape[1]), weights.dtype)
+    D = new_D if curvature is None else np.ascontiguousarray(curvature)
+    H = new_H if exact is None else np.ascontiguousarray(exact)
 
-    arguments = (*of_latents, unit, paper, absolute, squared, *ahead, gradient, D, H, new_mean, new_sd)
+    arguments = (*of_latents, unit, paper, absolute, squared, *ahead, gradient, slope, D, H, new_mean, new_sd)
     if isinstance(weights, SparseColumnWeights):
-        sums, totals = weights.over_columns(csc.step_columns, 1 + sum(ahead), (rows.terms, *arguments))
+        parts, totals = _over_columns(weights, csc.step_columns, 1 + sum(ahead), (rows.terms, *arguments))
     else:
-        given = (rows.error, rows.terms[:, 0], rows.kappa, *arguments)
-        sums, totals = _over_columns(weights, column_steps.step_columns, 1 + sum(ahead), given)
+        given = (rows.error, rows.terms, rows.kappa, *arguments)
+        parts, totals = _over_columns(weights, column_steps.step_columns, 1 + sum(ahead), given)
     return Step(
-        gradient, D, None if paper and exact is None else H, new_mean, new_sd, _projection(sums, *ahead),
-        totals[0] == 0, totals[1],
+        gradient, slope, D, None if paper and exact is None else H, new_mean, new_sd, RowSums(parts, *ahead),
+        totals[0] == 0, totals[1], totals[2],
     )  # fmt: skip
 
 
@@ -174,30 +204,26 @@ def conjugate_step(
     mean, gradient = memory.empty((2, weights.shape[1]), dtype)
 
     arguments = (rows, dtype.type(length), *given, mean, gradient)
-    if isinstance(weights, SparseColumnWeights):
-        sums, totals = weights.over_columns(csc.conjugate_columns, 1, arguments)
-    else:
-        sums, totals = _over_columns(weights, column_steps.conjugate_columns, 1, arguments)
-    return mean, gradient, float(totals[0]), sums[0]
+    kernel = csc.conjugate_columns if isinstance(weights, SparseColumnWeights) else column_steps.conjugate_columns
+    parts, totals = _over_columns(weights, kernel, 1, arguments)
+    return mean, gradient, float(totals[0]), RowSums(parts, False, False).added_up(weights).linear
 
 
 def _over_columns(
-    weights: DenseWeights, kernel: Callable[..., None], sums: int, arguments: tuple[Any, ...]
-) -> tuple[Array, Array]:
-    """Run a kernel for dense weights as ``SparseColumnWeights.over_columns`` runs one for sparse ones."""
+    weights: ByColumns, kernel: Callable[..., None], sums: int, arguments: tuple[Any, ...]
+) -> tuple[Parts, Array]:
+    """Run a kernel for these weights, each thread on its own columns; return the row sums of each, and totals, (3,)."""
     from forestmix.kernels import threaded
 
+    if isinstance(weights, SparseColumnWeights):
+        parts, reach, totals = weights.over_columns(kernel, sums, arguments)
+        return Parts(parts, reach), totals
     n, m = weights.shape
     count = threaded.threads(weights.array.size)
     cuts = threaded.even_cuts(m, count)
     parts = memory.empty((count, sums, apart(n, weights.dtype.itemsize)), weights.dtype)
-    totals = totals_of(count)
+    totals = totals_of(count, 3)
     threaded.run_all([
         partial(kernel, cuts[t], cuts[t + 1], weights.array.T, *arguments, parts[t], totals[t]) for t in range(count)
     ])  # fmt: skip
-    found = parts[0, :, :n].copy() if count == 1 else parts[:, :, :n].sum(axis=0)
-    return found, totals.sum(axis=0)
-
-
-def _projection(sums: Array, absolute: bool, squared: bool) -> Projection:
-    return Projection(sums[0], sums[1] if absolute else None, sums[-1] if squared else None)
+    return Parts(parts, np.array([(0, n)] * count)), totals.sum(axis=0)

@@ -74,7 +74,7 @@ def fused_pass(
 
     Args:
         weights: dense or sparse, see ``has_fused_pass``.
-        bias: of each row, (n,).
+        bias: of each row, (n,), or one for all.
         table: the rows with their data.
         mean: of the factors, (m,).
         sd: of the factors, (m,).
@@ -131,11 +131,11 @@ def curvatures(weights: Weights, sd: Array, kappa: Array, *, curvature: bool, ex
     from forestmix.kernels import rows
 
     n, m = weights.shape
-    nothing = np.zeros((1, n))
-    kind, x = np.full((1, n), rows.GAUSSIAN, np.int8), nothing.astype(weights.dtype)
+    nothing, x = np.zeros((1, 1)), np.zeros((1, n), weights.dtype)
+    kind = np.full((1, 1), rows.GAUSSIAN, np.int8)
     table = rows.RowTable(kind, x, np.sqrt(kappa, dtype=np.float64), nothing)
     mean = np.zeros(m, weights.dtype)
-    return fused_pass(weights, x[0], table, mean, sd, None, curvature=curvature, exact=exact)
+    return fused_pass(weights, x[0, :1], table, mean, sd, None, curvature=curvature, exact=exact)
 
 
 def normal_parts(weights: Weights, direction: Array, kappa: Array) -> tuple[Parts, Array]:
@@ -214,9 +214,9 @@ def apart(length: int, size: int) -> int:
     return length + -(-APART // size)
 
 
-def totals_of(count: int) -> Array:
-    """Return two totals for each thread, 0, (count, 2)."""
-    return np.zeros((count, apart(2, 8)))[:, :2]
+def totals_of(count: int, number: int = 2) -> Array:
+    """Return so many totals for each thread, 0, (count, number)."""
+    return np.zeros((count, apart(number, 8)))[:, :number]
 
 
 def _added_up(weights: Weights, parts: Parts, sd: Array, curvature: bool, sums: int) -> Array:

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 import scipy
 
-from forestmix.arrays import Array, total
+from forestmix.arrays import Array, plain, total
+from forestmix.column_passes import RowSums
 from forestmix.model import Layer, Observations
 from forestmix.partition import Partition
 from forestmix.passes import Pass, curvatures, fused_pass, has_fused_pass, settle_rows
@@ -38,10 +39,16 @@ Objective = Literal["fm", "elbo"]
 
 
 class Ahead(NamedTuple):
-    """A step that was made together with a pass, and the row sums of one observation where it leads, (n,)."""
+    """A step that was made together with a pass over one observation, and the row sums where it leads.
+
+    ``slope``: that of the objective in the means where the step began, (1, m), and ``prior_form``: what the prior says
+    of them there, ``sum_j (mu_j - prior_mean_j)^2 / sigma0_j^2``, (1,).
+    """
 
     q: GaussianFactors
-    sums: Projection
+    sums: RowSums
+    slope: Array
+    prior_form: Array
 
 
 @dataclass(frozen=True)
@@ -101,22 +108,16 @@ class Site:
         codes = self.layer.family.row_codes(self.data.x)
         if codes is None:
             return None
-        n, observed = self.layer.size, self.data.observed
-        kind = np.broadcast_to(np.asarray(codes.kind, np.int8), (1, n))
+        kind, observed = np.atleast_2d(np.asarray(codes.kind, np.int8)), self.data.observed
         if observed is not None:
             kind = np.where(observed, kind, np.int8(rows.MISSING))
-        constant = np.atleast_2d(np.asarray(codes.constant, np.float64))
-        return rows.RowTable(
-            np.ascontiguousarray(kind),
-            self.data.x,
-            np.ascontiguousarray(np.broadcast_to(np.asarray(codes.scale, np.float64), n)),
-            np.ascontiguousarray(np.broadcast_to(constant, (len(constant), n))),
-        )
+        scale, constant = np.asarray(codes.scale, np.float64), np.asarray(codes.constant, np.float64)
+        return rows.RowTable(plain(kind), self.data.x, plain(np.atleast_1d(scale)), plain(np.atleast_2d(constant)))
 
     @cached_property
     def row_bias(self) -> Array:
-        """The bias of each row, (n,)."""
-        return np.ascontiguousarray(np.broadcast_to(self.layer.bias, self.layer.size), self.layer.weights.dtype)
+        """The bias of each row, (n,), or of all of them, (1,)."""
+        return plain(np.atleast_1d(np.asarray(self.layer.bias, self.layer.weights.dtype)))
 
     @cached_property
     def columns(self) -> scipy.sparse.csc_array:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from forestmix.arrays import Array
-from forestmix.column_passes import Latents, project, reads_columns, settle, step
+from forestmix.column_passes import Latents, RowSums, project, reads_columns, settle, step
 from forestmix.inference.problem import Problem
 from forestmix.inference.rules import settled_unit
 from forestmix.passes import Pass
 from forestmix.posterior import GaussianFactors
 from forestmix.statistics import Ahead, Site, SiteStatistics
-from forestmix.weights.base import Projection
 
 
 class ColumnSite(Site):
@@ -52,12 +51,17 @@ class ColumnSite(Site):
             made.curvature[np.newaxis],
             None if made.exact is None else made.exact[np.newaxis],
             np.array([made.spread_form]),
-            Ahead(GaussianFactors(made.mean[np.newaxis], sd), made.sums),
+            Ahead(
+                GaussianFactors(made.mean[np.newaxis], sd),
+                made.sums,
+                made.slope[np.newaxis],
+                np.array([made.prior_form]),
+            ),
         )
 
-    def _row_sums(self, q: GaussianFactors, ahead: Ahead | None, absolute: bool, squared: bool) -> Projection:
+    def _row_sums(self, q: GaussianFactors, ahead: Ahead | None, absolute: bool, squared: bool) -> RowSums:
         """Return the row sums at q, those of the last step if it led there."""
-        if ahead is not None and ahead.q is q and (ahead.sums.absolute is not None or not absolute):
+        if ahead is not None and ahead.q is q and (ahead.sums.absolute or not absolute):
             return ahead.sums
         assert reads_columns(self.layer.weights)
         return project(self.layer.weights, q.mean[0], q.sd[0], absolute=absolute, squared=squared)

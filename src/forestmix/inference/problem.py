@@ -111,16 +111,21 @@ class Problem:
 
     def evaluate(self, q: GaussianFactors, known: Point | None = None) -> Point:
         """Return the objective and its slope at q; ``known`` as in ``Site.statistics``."""
-        from forestmix.kernels import threaded, vectors
-
         site = self.site.statistics(q, None if known is None else (known.q, known.site))
-        slope = memory.empty(q.mean.shape, q.mean.dtype)
-        form = threaded.summed(
-            vectors.prior_slope, slope.shape, 1, q.mean, self.prior_mean, self.prior_precision, site.gradient, slope
-        )  # fmt: skip
-        divergence = 0.5 * form[:, 0] + self._spread_divergence(q)
+        slope, form = self._slope(q, site.gradient) if site.ahead is None else (site.ahead.slope, site.ahead.prior_form)
+        divergence = 0.5 * form + self._spread_divergence(q)
         rounding = self._unit * (site.magnitude + np.abs(divergence) + self.size)
         return Point(q, site, site.value - divergence, slope, rounding)
+
+    def _slope(self, q: GaussianFactors, gradient: Array) -> tuple[Array, Array]:
+        """Return the slope of the objective, (N, m), and ``sum_j (mu_j - prior_mean_j)^2 / sigma0_j^2``, (N,)."""
+        from forestmix.kernels import threaded, vectors
+
+        slope = memory.empty(q.mean.shape, q.mean.dtype)
+        form = threaded.summed(
+            vectors.prior_slope, slope.shape, 1, q.mean, self.prior_mean, self.prior_precision, gradient, slope
+        )  # fmt: skip
+        return slope, form[:, 0]
 
     def moved(
         self, point: Point, q: GaussianFactors, gradient: Array, gain: Array, squared_norm: Array | None

@@ -21,9 +21,11 @@ import numpy as np
 from numba import njit
 
 from forestmix.arrays import Array
-from forestmix.kernels.dense import ABSOLUTE_SPREAD, SQUARED_SPREAD, add_rows, project_rows
-from forestmix.kernels.rows import row_terms
+from forestmix.kernels.dense import ABSOLUTE_SPREAD, NO_SPREAD, SQUARED_SPREAD, add_rows, project_rows
+from forestmix.kernels.lines import FAST
+from forestmix.kernels.rows import GAUSSIAN, gaussian_terms, of_row, row_terms, rows_of
 from forestmix.kernels.tiles import adjoint_mean, adjoint_spreads, forward_both, forward_mean, four, two
+from forestmix.kernels.vectors import AT_ONCE
 
 
 @njit(cache=True, nogil=True)
@@ -44,51 +46,79 @@ def project_columns(
 
 @njit(cache=True, nogil=True)
 def settle_sums(
-    first: int, last: int, linear: Array, absolute: Array, squared: Array, bias: Array, kind: Array, x: Array,
-    scale: Array, constant: Array, spread: int, eta: Array, error: Array, kappa: Array, terms: Array, totals: Array,
+    first: int, last: int, parts: Array, absolute: bool, bias: Array, kind: Array, x: Array, scale: Array,
+    constant: Array, spread: int, eta: Array, error: Array, kappa: Array, weighted: Array, totals: Array,
 ) -> None:  # fmt: skip
-    """Turn the sums of a range of rows into their terms, as a pass does with each row (``kernels.csr.pass_rows``).
+    """Turn the sums of a range of rows, (threads, sums, n or more), into their terms; see ``settle_block``."""
+    for start in range(first, last, AT_ONCE):
+        stop = min(start + AT_ONCE, last)
+        sums = parts[0, :, start:stop].copy()
+        for t in range(1, parts.shape[0]):
+            sums += parts[t, :, start:stop]
+        settle_block(start, sums, bias, kind, x, scale, constant, spread, eta, error, kappa, totals[0])
+        for i in range(start, stop):
+            weighted[i] = sums[1, i - start] * kappa[i] if absolute else 0
 
-    Sums that were not asked for are empty. ``terms`` gets what the columns are multiplied with, side by side: it is
-    (n, 1) for ``s kappa`` alone, (n, 2) for e beside it, and (n, 4) for kappa as well, and a zero.
+
+@njit(nogil=True)
+def settle_block(start, sums, bias, kind, x, scale, constant, spread, eta, error, kappa, totals):  # type: ignore[no-untyped-def]
+    """Turn the sums of rows from ``start`` on, (sums, rows), into their terms, and add up value and magnitude.
+
+    It is what a pass does with each row (``kernels.csr.pass_rows``). The sums are those of ``parts`` above.
     """
-    total, size, s, width = 0.0, 0.0, linear.dtype.type(0), terms.shape[1]
-    for i in range(first, last):
-        m = linear[i] + bias[i]
-        if absolute.size:
-            s = absolute[i]
-        r = 0.0
+    if kind.size == 1 and kind[0] == GAUSSIAN and spread == NO_SPREAD:
+        at = slice(start, start + sums.shape[1])
+        _settle_gaussian(
+            sums[0], rows_of(bias, at), x[at], rows_of(scale, at), rows_of(constant, at), eta[at], error[at],
+            kappa[at], totals,
+        )  # fmt: skip
+        return
+    total, size = 0.0, 0.0
+    for k in range(sums.shape[1]):
+        i, r = start + k, 0.0
+        b = of_row(bias, i)
+        m = sums[0, k] + b
         if spread == ABSOLUTE_SPREAD:
-            r = float(s)
+            r = float(sums[1, k])
         elif spread == SQUARED_SPREAD:
-            r = math.sqrt(squared[i])
-        value, e, k = row_terms(kind[i], x[i], scale[i], constant[i], m, r)
-        eta[i], error[i], kappa[i] = m, e, k
-        weighted = s * kappa[i]
-        if width == 1:
-            terms[i, 0] = weighted
-        else:
-            terms[i, 0], terms[i, 1] = error[i], weighted
-        if width == 4:
-            terms[i, 2], terms[i, 3] = kappa[i], 0
+            r = math.sqrt(sums[sums.shape[0] - 1, k])
+        value, e, curvature = row_terms(of_row(kind, i), x[i], of_row(scale, i), of_row(constant, i), m, r)
+        eta[i], error[i], kappa[i] = m, e, curvature
         total += value
-        size += abs(value) + abs(e) * (abs(m) + abs(bias[i]) + abs(x[i]))
-    totals[0, 0], totals[0, 1] = total, size
+        size += abs(value) + abs(e) * (abs(m) + abs(b) + abs(x[i]))
+    totals[0] += total
+    totals[1] += size
+
+
+@njit(nogil=True, fastmath=FAST)
+def _settle_gaussian(linear, bias, x, scale, constant, eta, error, kappa, totals):  # type: ignore[no-untyped-def]
+    """Do the same for Gaussian rows in vectors; as in ``kernels.vectors``, a loop that adds up writes nothing."""
+    for i in range(eta.size):
+        eta[i] = linear[i] + of_row(bias, i)
+        _, error[i], kappa[i] = gaussian_terms(float(x[i]), of_row(scale, i), 0.0, float(eta[i]), 0.0)
+    total, size = 0.0, 0.0
+    for i in range(eta.size):
+        value, e, _ = gaussian_terms(float(x[i]), of_row(scale, i), of_row(constant, i), float(eta[i]), 0.0)
+        total += value
+        size += abs(value) + abs(e) * (abs(float(eta[i])) + abs(float(of_row(bias, i))) + abs(float(x[i])))
+    totals[0] += total
+    totals[1] += size
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def step_columns(
     first: int, last: int, transposed: Array, error: Array, weighted: Array, kappa: Array, mean: Array, sd: Array,
     prior_mean: Array, precision: Array, unit: float, paper: bool, absolute: bool, squared: bool,
-    next_absolute: bool, next_squared: bool, gradient: Array, curvature: Array, exact: Array, new_mean: Array,
-    new_sd: Array, parts: Array, totals: Array,
+    next_absolute: bool, next_squared: bool, gradient: Array, slope: Array, curvature: Array, exact: Array,
+    new_mean: Array, new_sd: Array, parts: Array, totals: Array,
 ) -> None:  # fmt: skip
     """Make the forest mixture step (paper, Theorem 2), and add up the row sums where it leads.
 
     ``error`` is e, ``weighted`` ``s kappa``. With ``absolute`` and ``squared`` D and H are written, else they are
     taken as they are; ``paper`` says that D is what q's precision gains, as it is in the paper's bound, else H.
-    ``totals`` gets the number of spreads that change by more than ``unit``, relative to what they were, and
-    ``sum_j sigma_j^2 information_j`` where the step begins, the information being D or H.
+    ``gradient`` is what the rows say, ``slope`` that of the objective. ``totals`` gets the number of spreads that
+    change by more than ``unit``, relative to what they were, and, with D or H as information, where the step begins
+    ``sum_j sigma_j^2 information_j`` and ``sum_j (mu_j - prior_mean_j)^2 precision_j``.
     """
     parts[:] = 0
     products = np.zeros((3, 4), transposed.dtype)
@@ -103,7 +133,7 @@ def step_columns(
             if squared:
                 exact[k] = products[2, lane]
         move_latents(
-            j, min(4, last - j), mean, sd, prior_mean, precision, unit, gradient, curvature,
+            j, min(4, last - j), mean, sd, prior_mean, precision, unit, gradient, slope, curvature,
             curvature if paper else exact, new_mean, new_sd, products, totals,
         )  # fmt: skip
         add_columns(columns, two(transposed, j + 6, last), products, next_absolute, next_squared, parts)
@@ -129,18 +159,20 @@ def add_columns(columns, ahead, products, absolute, squared, parts):  # type: ig
 
 @njit(forceinline=True, nogil=True, error_model="numpy")
 def move_latents(  # type: ignore[no-untyped-def]
-    j, count, mean, sd, prior_mean, precision, unit, gradient, curvature, information, new_mean, new_sd, products,
-    totals,
+    j, count, mean, sd, prior_mean, precision, unit, gradient, slope, curvature, information, new_mean, new_sd,
+    products, totals,
 ):  # fmt: skip
     """Move ``count`` latents from ``j`` on, and put what the row sums need of them into ``products``."""
     products[:] = 0
     for lane in range(count):
         k = j + lane
-        slope = gradient[k] - (mean[k] - prior_mean[k]) * precision[k]
-        new_mean[k] = mean[k] + slope / (precision[k] + curvature[k])
+        away = mean[k] - prior_mean[k]
+        slope[k] = gradient[k] - away * precision[k]
+        new_mean[k] = mean[k] + slope[k] / (precision[k] + curvature[k])
         new_sd[k] = 1 / math.sqrt(precision[k] + information[k])
         totals[0] += differs(new_sd[k], sd[k], unit)
         totals[1] += float(sd[k]) ** 2 * float(information[k])
+        totals[2] += float(away) ** 2 * float(precision[k])
         products[0, lane], products[1, lane], products[2, lane] = new_mean[k], new_sd[k], new_sd[k] ** 2
 
 

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 from numba import njit
 
 from forestmix.arrays import Array
-from forestmix.kernels.column_steps import differs
+from forestmix.kernels.column_steps import differs, settle_block
 from forestmix.kernels.csr import ONE, TWO, mean_of, scatter, scatter_mean
 from forestmix.kernels.gathers import gather_terms, gather_two
+from forestmix.kernels.vectors import AT_ONCE, add_to
 
 
 @njit(cache=True, nogil=True)
@@ -55,12 +57,38 @@ def collect_columns(
                 third[j, k] += w * w * squared[i, k]
 
 
+@njit(cache=True, nogil=True)
+def settle_parts(
+    first: int, last: int, parts: Array, reach: Array, absolute: bool, bias: Array, kind: Array, x: Array,
+    scale: Array, constant: Array, spread: int, eta: Array, error: Array, kappa: Array, terms: Array, totals: Array,
+) -> None:  # fmt: skip
+    """Turn the sums of a range of rows, (threads, n, ``csr.stride``), into their terms; see ``settle_block``.
+
+    A thread has sums for the rows from ``reach[t, 0]`` to ``reach[t, 1]``.
+    """
+    whole = np.empty((min(parts.shape[2], 3), AT_ONCE), parts.dtype)  # of four the last is not used
+    for start in range(first, last, AT_ONCE):
+        stop = min(start + AT_ONCE, last)
+        sums = whole[:, : stop - start]
+        sums[:] = 0
+        for t in range(parts.shape[0]):
+            low, high = max(start, reach[t, 0]), min(stop, reach[t, 1])
+            for k in range(sums.shape[0]):
+                add_to(parts[t, low:high, k], sums[k, low - start : high - start])
+        settle_block(start, sums, bias, kind, x, scale, constant, spread, eta, error, kappa, totals[0])
+        for i in range(start, stop):
+            terms[i, 0], terms[i, 1] = error[i], sums[1, i - start] * kappa[i] if absolute else 0
+        if terms.shape[1] == 4:
+            for i in range(start, stop):
+                terms[i, 2], terms[i, 3] = kappa[i], 0
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
 def step_columns(
     begin: int, end: int, low: int, high: int, starts: Array, rows: Array, values: Array, terms: Array, mean: Array,
     sd: Array, prior_mean: Array, precision: Array, unit: float, paper: bool, absolute: bool, squared: bool,
-    next_absolute: bool, next_squared: bool, gradient: Array, curvature: Array, exact: Array, new_mean: Array,
-    new_sd: Array, parts: Array, totals: Array,
+    next_absolute: bool, next_squared: bool, gradient: Array, slope: Array, curvature: Array, exact: Array,
+    new_mean: Array, new_sd: Array, parts: Array, totals: Array,
 ) -> None:  # fmt: skip
     """Make the forest mixture step (paper, Theorem 2), and add up the row sums where it leads.
 
@@ -68,7 +96,7 @@ def step_columns(
     """
     parts[low:high] = 0
     flat, sums, zero = terms.reshape(-1), parts.reshape(-1), values.dtype.type(0)
-    changed, form = 0, 0.0
+    changed, spread_form, form = 0, 0.0, 0.0
     for j in range(begin, end):
         first, last = starts[j], starts[j + 1]
         if squared:
@@ -79,16 +107,18 @@ def step_columns(
             gradient[j], spread = mean_of(rows, values, first, last, flat, TWO), zero
         if absolute:
             curvature[j] = spread / sd[j]
-        slope = gradient[j] - (mean[j] - prior_mean[j]) * precision[j]
-        new_mean[j] = mean[j] + slope / (precision[j] + curvature[j])
+        away = mean[j] - prior_mean[j]
+        slope[j] = gradient[j] - away * precision[j]
+        new_mean[j] = mean[j] + slope[j] / (precision[j] + curvature[j])
         information = curvature[j] if paper else exact[j]
         new_sd[j] = 1 / math.sqrt(precision[j] + information)
         changed += differs(new_sd[j], sd[j], unit)
-        form += float(sd[j]) ** 2 * float(information)
+        spread_form += float(sd[j]) ** 2 * float(information)
+        form += float(away) ** 2 * float(precision[j])
         scatter(
             rows, values, first, last, new_mean[j], new_sd[j], new_sd[j] ** 2, next_absolute, next_squared, sums
         )  # fmt: skip
-    totals[0], totals[1] = changed, form
+    totals[0], totals[1], totals[2] = changed, spread_form, form
 
 
 @njit(cache=True, nogil=True)

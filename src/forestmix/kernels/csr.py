@@ -17,7 +17,7 @@ from numba import njit
 from forestmix.arrays import Array
 from forestmix.kernels.dense import ABSOLUTE_SPREAD, SQUARED_SPREAD
 from forestmix.kernels.gathers import gather_three, gather_two, scatter_three, scatter_two
-from forestmix.kernels.rows import row_terms
+from forestmix.kernels.rows import of_row, row_terms
 from forestmix.kernels.vectors import AT_ONCE, add_to
 
 #: All that the compiler may assume: a product and a sum may be rounded once.
@@ -53,16 +53,17 @@ def pass_rows(
             (m, s), v = gather_two(columns, values, first, last, pairs), zero
         else:
             m, s, v = mean_of(columns, values, first, last, pairs, TWO), zero, zero
-        m += bias[i]
+        b = of_row(bias, i)
+        m += b
         r = 0.0
         if spread == ABSOLUTE_SPREAD:
             r = float(s)
         elif spread == SQUARED_SPREAD:
             r = math.sqrt(v)
-        value, e, k = row_terms(kind[i], x[i], scale[i], constant[i], m, r)
+        value, e, k = row_terms(of_row(kind, i), x[i], of_row(scale, i), of_row(constant, i), m, r)
         eta[i], error[i], kappa[i] = m, e, k
         total += value
-        size += abs(value) + abs(e) * (abs(m) + abs(bias[i]) + abs(x[i]))
+        size += abs(value) + abs(e) * (abs(m) + abs(b) + abs(x[i]))
         scatter(columns, values, first, last, error[i], s * kappa[i], kappa[i], absolute, squared, sums)
     totals[0], totals[1] = total, size
 

@@ -19,7 +19,7 @@ import numpy as np
 from numba import njit
 
 from forestmix.arrays import Array
-from forestmix.kernels.rows import row_terms
+from forestmix.kernels.rows import of_row, row_terms
 from forestmix.kernels.tiles import (
     adjoint_absolute,
     adjoint_both,
@@ -54,17 +54,18 @@ def settle_rows(top, count, products, spread, bias, kind, x, scale, constant, et
     value_total, size_total = 0.0, 0.0
     for lane in range(count):
         i = top + lane
-        m, s = products[0, lane] + bias[i], products[1, lane]
+        b = of_row(bias, i)
+        m, s = products[0, lane] + b, products[1, lane]
         r = 0.0
         if spread == ABSOLUTE_SPREAD:
             r = float(s)
         elif spread == SQUARED_SPREAD:
             r = math.sqrt(products[2, lane])
-        value, e, k = row_terms(kind[i], x[i], scale[i], constant[i], m, r)
+        value, e, k = row_terms(of_row(kind, i), x[i], of_row(scale, i), of_row(constant, i), m, r)
         eta[i], error[i], kappa[i] = m, e, k
         products[0, lane], products[1, lane], products[2, lane] = e, s * k, k
         value_total += value
-        size_total += abs(value) + abs(e) * (abs(m) + abs(bias[i]) + abs(x[i]))
+        size_total += abs(value) + abs(e) * (abs(m) + abs(b) + abs(x[i]))
     products[:, count:] = 0
     totals[0] += value_total
     totals[1] += size_total

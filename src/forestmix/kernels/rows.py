@@ -31,7 +31,10 @@ POISSON = 4
 
 
 class RowTable(NamedTuple):
-    """The rows of a layer with their data: ``kind`` and ``constant`` are (N or 1, n), ``x`` (N, n), ``scale`` (n,)."""
+    """The rows of a layer with their data: ``kind`` and ``constant`` are (N or 1, n), ``x`` (N, n), ``scale`` (n,).
+
+    Where one number serves all rows, ``kind``, ``constant`` and ``scale`` have only that one; see ``of_row``.
+    """
 
     kind: Array
     x: Array
@@ -44,12 +47,23 @@ class RowTable(NamedTuple):
         return RowTable(kind, self.x[keep], self.scale, constant)
 
 
+@njit(forceinline=True, nogil=True)
+def of_row(numbers, i):  # type: ignore[no-untyped-def]
+    """Return the number of row i, or the one that serves all rows and that memory is not asked for again."""
+    return numbers[i if numbers.size > 1 else 0]
+
+
+@njit(forceinline=True, nogil=True)
+def rows_of(numbers, at):  # type: ignore[no-untyped-def]
+    """Return the numbers of a range of rows, or the one that serves all rows."""
+    return numbers[at if numbers.size > 1 else slice(0, 1)]
+
+
 @njit(cache=True, nogil=True)
 def row_terms(kind: int, x: float, scale: float, constant: float, m: float, r: float) -> tuple[float, float, float]:
     """Return the expected log-likelihood, ``e`` and ``kappa`` of one row at ``eta ~ N(m, r^2)``."""
     if kind == GAUSSIAN:
-        residual, width = (x - m) * scale, r * scale
-        return -0.5 * (residual * residual + width * width) - constant, residual * scale, scale * scale
+        return gaussian_terms(x, scale, constant, m, r)
     if kind == POISSON:
         return _poisson(x, constant, m, r)
     if kind == MISSING:
@@ -63,6 +77,13 @@ def row_terms(kind: int, x: float, scale: float, constant: float, m: float, r: f
     fraction = x / scale
     loss = scale * (_divergence(fraction, m) + excess)
     return -loss - constant, x * failure - (scale - x) * success, scale * curvature
+
+
+@njit(forceinline=True, nogil=True)
+def gaussian_terms(x, scale, constant, m, r):  # type: ignore[no-untyped-def]
+    """Return the terms of a Gaussian row; with no branch in them, loops over such rows take several at once."""
+    residual, width = (x - m) * scale, r * scale
+    return -0.5 * (residual * residual + width * width) - constant, residual * scale, scale * scale
 
 
 @njit(cache=True, nogil=True)
@@ -124,8 +145,10 @@ def settle_rows(
         total, size = 0.0, 0.0
         for i in range(first, last):
             r = float(spread[k if spread.shape[0] > 1 else 0, i]) if spread.shape[0] else 0.0
-            value, e, curvature = row_terms(kinds[i], x[k, i], scale[i], constants[i], eta[k, i], r)
+            value, e, curvature = row_terms(
+                of_row(kinds, i), x[k, i], of_row(scale, i), of_row(constants, i), eta[k, i], r
+            )  # fmt: skip
             error[k, i], kappa[k, i] = e, curvature
             total += value
-            size += abs(value) + abs(e) * (abs(eta[k, i]) + abs(bias[i]) + abs(x[k, i]))
+            size += abs(value) + abs(e) * (abs(eta[k, i]) + abs(of_row(bias, i)) + abs(x[k, i]))
         totals[k, 0], totals[k, 1] = total, size

@@ -13,7 +13,7 @@ import math
 import numpy as np
 from numba import njit
 
-from forestmix.kernels.rows import RowTable, row_terms
+from forestmix.kernels.rows import RowTable, of_row, row_terms
 
 #: How often a step that lowers the objective is halved before the variables are left as they are.
 HALVINGS = 30
@@ -23,7 +23,7 @@ ETA, SQUARED, VALUE, ERROR, KAPPA = 0, 1, 2, 3, 4
 
 @njit(cache=True, nogil=True)
 def observation(table, k):  # type: ignore[no-untyped-def]
-    """Return the table of one observation, each part of length n."""
+    """Return the table of one observation, each part of length n or 1."""
     kind, constant = min(k, table.kind.shape[0] - 1), min(k, table.constant.shape[0] - 1)
     # In float64 whatever the model's precision, so that what follows is compiled once.
     return RowTable(table.kind[kind], table.x[k].astype(np.float64), table.scale, table.constant[constant])
@@ -33,8 +33,8 @@ def observation(table, k):  # type: ignore[no-untyped-def]
 def place(table, i, eta, squared, state):  # type: ignore[no-untyped-def]
     """Write into ``state`` what row i is at this mean and squared spread of eta."""
     state[ETA], state[SQUARED] = eta, squared
-    terms = row_terms(table.kind[i], table.x[i], table.scale[i], table.constant[i], eta, math.sqrt(squared))
-    state[VALUE], state[ERROR], state[KAPPA] = terms
+    kind, scale, constant = of_row(table.kind, i), of_row(table.scale, i), of_row(table.constant, i)
+    state[VALUE], state[ERROR], state[KAPPA] = row_terms(kind, table.x[i], scale, constant, eta, math.sqrt(squared))
 
 
 @njit(cache=True, nogil=True)

@@ -73,10 +73,11 @@ class SparseColumnWeights(Weights):
         """Return the products of one observation: each thread adds up its own columns."""
         from forestmix.kernels import csc
 
-        parts = (mean if part is None else part for part in (mean, spread, variance))
-        given = [np.ascontiguousarray(part[0], self.dtype) for part in parts]
+        vectors = (mean if part is None else part for part in (mean, spread, variance))
+        given = [np.ascontiguousarray(part[0], self.dtype) for part in vectors]
         wanted = (spread is not None, variance is not None)
-        sums, _ = self.over_columns(csc.project_columns, 1 + sum(wanted), (*given, *wanted))
+        parts, reach, _ = self.over_columns(csc.project_columns, 1 + sum(wanted), (*given, *wanted))
+        sums = self.added_up(parts, reach, 1 + sum(wanted))
         return Projection(sums[:1], sums[1:2] if wanted[0] else None, sums[-1:] if wanted[1] else None)
 
     def collect(self, error: Array | None, absolute: Array | None = None, squared: Array | None = None) -> Projection:
@@ -95,7 +96,7 @@ class SparseColumnWeights(Weights):
         pairs = zip(given, out, strict=True)
         return Projection(*(None if part is None else np.ascontiguousarray(total.T) for part, total in pairs))
 
-    def over_columns(self, kernel: Any, sums: int, arguments: tuple[Any, ...]) -> tuple[Array, Array]:
+    def over_columns(self, kernel: Any, sums: int, arguments: tuple[Any, ...]) -> tuple[Array, Array, Array]:
         """Run a kernel of ``kernels.csc``, each thread on its own columns.
 
         Args:
@@ -104,27 +105,33 @@ class SparseColumnWeights(Weights):
             arguments: of the kernel.
 
         Returns:
-            The row sums of all threads, (sums, n), and their totals, (2,).
+            The row sums of each thread, (threads, n, ``csr.stride(sums)``), the rows it has sums for, from and to
+            before, (threads, 2), and the totals of all, (3,).
 
         """
         from forestmix.kernels import csr, threaded
 
         count, n, W = threaded.threads(self.nnz), self.shape[0], self.transposed
         cuts, reach = W.row_cuts(count), W.reach(count)
-        parts = empty((count, n, csr.stride(sums)), self.dtype)
-        totals = np.zeros((count, 2))
+        parts, totals = empty((count, n, csr.stride(sums)), self.dtype), np.zeros((count, 3))
         threaded.run_all([
             partial(
                 kernel, cuts[t], cuts[t + 1], *reach[t].tolist(), *W.csr_arrays(), *arguments, parts[t], totals[t]
             )
             for t in range(count)
         ])  # fmt: skip
-        found, ranges = empty((sums, n), self.dtype), threaded.even_cuts(n, threaded.threads(n * sums * count))
-        none = np.empty(0, self.dtype)
+        return parts, reach, totals.sum(axis=0)
+
+    def added_up(self, parts: Array, reach: Array, sums: int) -> Array:
+        """Return the row sums of all threads, (sums, n); the arguments are as ``over_columns`` has them."""
+        from forestmix.kernels import csr, threaded
+
+        n, none = self.shape[0], np.empty(0, self.dtype)
+        found, ranges = empty((sums, n), self.dtype), threaded.even_cuts(n, threaded.threads(parts.size))
         threaded.run_all([
             partial(csr.add_up, *bounds, parts, reach, none, False, found) for bounds in pairwise(ranges)
         ])  # fmt: skip
-        return found, totals.sum(axis=0)
+        return found
 
     def _columns(self, indices: Array | None) -> scipy.sparse.csc_array:
         return self.transposed.rows(indices).T

@@ -201,7 +201,8 @@ class Result:
         single, dtype = self.layers[0].single, self.layers[0].dtype
         status = self.status.name if single else f"{int(np.sum(self.converged))} of {len(self.converged)} CONVERGED"
         bound = f"{self.objective:.6g}" if single else f"{np.mean(self.objective):.6g} on average"
+        count = int(np.max(self.n_iter))
         return (
-            f"<Result of {self.algorithm!r}: {status} after {np.max(self.n_iter)} iterations, "
+            f"<Result of {self.algorithm!r}: {status} after {count} iteration{'s' if count != 1 else ''}, "
             f"{self.objective_name} = {bound}, mean and sd of shape {shape}, {dtype}>"
         )

@@ -138,7 +138,9 @@ class _Run:
             stop = self._record(meter)
         if stop:
             self.status[self.active] = Status.STOPPED
-        if len(self.active) and self.point.tracked:
+        if not len(self.active):
+            return
+        if self.point.tracked:
             self._look_at_rows()
         self._keep(np.ones(len(self.active), bool), self.point)
 
@@ -241,12 +243,16 @@ class _Run:
             self._keep(which, point)
         keep = np.flatnonzero(~ended)
         self.active = self.active[keep]
+        if not len(keep):
+            return
         self.problem, self.point = self.problem.take(keep), self.point.take(keep)
         self.memory = self.memory.take(keep)
         self.best = self.point if self.algorithm.monotone else self.best.take(keep)
         self.stopping.take(keep)
 
     def _keep(self, which: Array, point: Point) -> None:
+        if not which.any():
+            return
         rows = self.active[which]
         self.kept = self.kept.with_rows(rows, point.q.take(np.flatnonzero(which)))
         self.objective[rows] = point.objective[which]

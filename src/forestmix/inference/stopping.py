@@ -18,7 +18,7 @@ DIVERGENCE = 10.0
 class Stopping:
     """The stopping rules, and the little that they remember.
 
-    Converged, when both hold:
+    Converged, when both hold, or the gradient norm is no more than what rounding leaves of it:
 
     - the objective changed by at most ``tol max(1, |objective|)``, or by no more than rounding;
     - the relative gradient norm is at most ``tol``: the larger of the gradient in the means, in posterior standard
@@ -33,7 +33,8 @@ class Stopping:
         unit = 32 * float(np.finfo(problem.model.dtype).eps)
         # A start whose gradient overflows says nothing about rounding later on.
         largest = np.nan_to_num(problem.gradient_at_prior(start, from_prior), nan=1.0, posinf=1.0)
-        self.tol = np.maximum(tol, unit * np.maximum(1.0, largest))
+        self.floor = unit * np.maximum(1.0, largest)
+        self.tol = np.maximum(tol, self.floor)
         self.monotone = monotone
         self.first = start.objective
         self.best = start.objective
@@ -43,14 +44,14 @@ class Stopping:
 
     def take(self, keep: Array) -> None:
         """Forget the observations that have finished."""
-        for name in ("tol", "first", "best", "best_norm", "idle", "idle_iterations"):
+        for name in ("tol", "floor", "first", "best", "best_norm", "idle", "idle_iterations"):
             setattr(self, name, getattr(self, name)[keep])
 
     def check(self, old: Point, new: Point, norm: Array, sweeps: float) -> list[Status | None]:
         """Return how each observation ended, or ``None`` where it goes on."""
         change = np.abs(new.objective - old.objective)
         small = change <= np.maximum(self.tol * np.maximum(1.0, np.abs(new.objective)), new.rounding)
-        converged = small & (norm <= self.tol)
+        converged = (small & (norm <= self.tol)) | (norm <= self.floor)
         finite = np.isfinite(new.objective)
         fell = new.objective < old.objective - old.rounding
         diverged = new.objective < self.first - DIVERGENCE * (1 + np.abs(self.first))

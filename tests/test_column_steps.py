@@ -6,12 +6,9 @@ import scipy
 
 import forestmix as fmx
 from forestmix import column_passes
-from forestmix.inference import accelerate, column_site
-from forestmix.inference.column_site import ColumnSite
-from forestmix.model import observations
-from forestmix.posterior import GaussianFactors
+from forestmix.inference import accelerate, plain_sites
 from forestmix.weights import as_weights
-from site_cases import SHAPES, TALL, TOLERANCE, cases, expected, families
+from site_cases import TOLERANCE, families
 
 BY_COLUMNS = {"column-major": np.asfortranarray, "sparse by columns": scipy.sparse.csc_array}
 PRIOR = fmx.Prior(fmx.Gaussian(0.7), bias=0.2)
@@ -20,64 +17,6 @@ PRIOR = fmx.Prior(fmx.Gaussian(0.7), bias=0.2)
 @pytest.fixture(params=BY_COLUMNS)
 def layout(request):
     return request.param
-
-
-def column_problem(layer, x, objective):
-    model = fmx.DEF(layer, prior=PRIOR)
-    problem = fmx.ForestMixture(objective=objective, accelerate=False).problem(model, observations(model, x))
-    assert isinstance(problem.site, ColumnSite)
-    return problem
-
-
-def close(found, wanted, dtype):
-    wanted = np.asarray(wanted)
-    assert np.abs(np.squeeze(found) - wanted).max() < TOLERANCE[dtype] * (1 + np.abs(wanted).max())
-
-
-@pytest.mark.parametrize("shape", [shape for shape in [*SHAPES, TALL] if min(shape) > 1], ids=str)
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("objective", ["elbo", "fm"])
-def test_a_step_follows_its_formulas(objective, dtype, shape, layout, threads):
-    for layer, W, data, q in cases(layout, dtype, shape):
-        x = data.x[0] if data.observed is None else np.where(data.observed[0], data.x[0], np.nan)
-        found = column_problem(layer, x, objective).site.statistics(q)
-        value, gradient, D, H, eta, error, kappa = expected(layer, W, data, q, objective)
-        assert abs(found.value[0] - value) < TOLERANCE[dtype] * (1 + abs(value))
-        for got, want in [(found.gradient, gradient), (found.eta, eta), (found.error, error), (found.kappa, kappa)]:
-            close(np.broadcast_to(got, (1, len(want))), want, dtype)
-        close(found.curvature, D, dtype)
-        assert (found.exact is None) == (objective == "fm")
-        precision = 0.7**-2
-        slope = gradient - (q.mean[0].astype(float) - 0.2) * precision
-        mean = q.mean[0] + slope / (precision + D)
-        sd = 1 / np.sqrt(precision + (D if objective == "fm" else H))
-        close(found.ahead.q.mean, mean, dtype)
-        close(found.ahead.q.sd, sd, dtype)
-        sums = found.ahead.sums.added_up(layer.weights)
-        close(sums.linear, W @ mean, dtype)
-        close(sums.absolute, np.abs(W) @ sd, dtype)
-        if objective == "elbo" and not layer.family.curvature_is_constant:
-            close(sums.squared, W**2 @ sd**2, dtype)
-        close(found.ahead.slope, slope, dtype)
-        form = precision * np.sum((q.mean[0].astype(float) - 0.2) ** 2)
-        assert abs(found.ahead.prior_form[0] - form) < TOLERANCE[dtype] * (1 + form)
-
-
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_spreads_that_have_settled_are_the_very_same(dtype, layout, threads):
-    """Gaussian rows on the ELBO: the first step finds the spreads, and later ones take all that hangs on them over."""
-    rng = np.random.default_rng(8)
-    W = BY_COLUMNS[layout](rng.standard_normal((30, 11)).astype(dtype))
-    problem = column_problem(fmx.Layer(fmx.Gaussian(0.5), W), rng.standard_normal(30), "elbo")
-    q = GaussianFactors(np.zeros((1, 11), dtype), np.ones((1, 11), dtype))
-    first = problem.site.statistics(q)
-    assert first.ahead.q.sd is not q.sd
-    second = problem.site.statistics(first.ahead.q, (q, first))
-    assert second.ahead.q.sd is first.ahead.q.sd
-    third = problem.site.statistics(second.ahead.q, (first.ahead.q, second))
-    assert third.curvature is second.curvature or np.shares_memory(third.curvature, second.curvature)
-    worse = GaussianFactors(q.mean, np.where(np.arange(11) == 3, dtype(np.nan), first.ahead.q.sd))
-    assert problem.site.statistics(worse).ahead.q.sd is not worse.sd, "NaN counts as a change"
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -124,7 +63,7 @@ def counted(monkeypatch, module, name):
 def test_a_plain_iteration_reads_w_once(family, objective, layout, monkeypatch):
     rng = np.random.default_rng(2)
     W = BY_COLUMNS[layout](rng.standard_normal((50, 20)) / 5)
-    steps, projections = (counted(monkeypatch, column_site, name) for name in ("step", "project"))
+    steps, projections = (counted(monkeypatch, plain_sites, name) for name in ("column_step", "project"))
     model, x = fmx.DEF(fmx.Layer(family, W)), rng.integers(0, 2, 50)
     result = fmx.infer(model, x, objective=objective, accelerate=False, max_iter=15, tol=1e-12)
     assert result.n_iter == 15
@@ -168,34 +107,9 @@ def test_batches_go_their_own_way_until_one_is_left(layout):
         np.testing.assert_allclose(batch.mean[k], fmx.infer(model, x[k], accelerate=False, tol=1e-5).mean, atol=1e-8)
 
 
-@pytest.mark.parametrize("objective", ["elbo", "fm"])
-def test_a_spread_of_zero_gives_what_numpy_gives(objective, layout):
-    rng = np.random.default_rng(7)
-    W = rng.standard_normal((30, 6))
-    q = GaussianFactors(np.zeros((1, 6)), np.zeros((1, 6)))
-    with np.errstate(all="ignore"):
-        for given in (W, BY_COLUMNS[layout](W)):
-            model = fmx.DEF(fmx.Layer(fmx.Bernoulli(), given))
-            algorithm = fmx.ForestMixture(objective=objective, accelerate=False)
-            found = algorithm.problem(model, observations(model, np.ones(30))).site.statistics(q)
-            assert np.isnan(found.curvature).all()
-            np.testing.assert_allclose(found.gradient[0], W.T @ np.full(30, 0.5))
-
-
 def test_which_weights_are_read_by_columns():
     W = np.ones((4, 3))
     given = {"rows": W, "column": W[:, :1].copy(), "sparse": scipy.sparse.csr_array(W)}
     given |= {name: convert(W) for name, convert in BY_COLUMNS.items()}
     read = {name: column_passes.reads_columns(as_weights(array)) for name, array in given.items()}
     assert read == {"rows": False, "column": False, "sparse": False} | dict.fromkeys(BY_COLUMNS, True)
-
-
-def test_a_step_repeats_to_the_last_bit(layout, threads):
-    rng = np.random.default_rng(6)
-    W = BY_COLUMNS[layout](rng.standard_normal((130, 70)) / 8)
-    problem = column_problem(fmx.Layer(fmx.Bernoulli(), W), rng.integers(0, 2, 130), "elbo")
-    q = GaussianFactors(rng.standard_normal((1, 70)), 0.1 + rng.random((1, 70)))
-    first, second = (problem.site.statistics(q) for _ in range(2))
-    assert np.array_equal(first.ahead.q.mean, second.ahead.q.mean)
-    sums = (one.ahead.sums.added_up(problem.site.layer.weights) for one in (first, second))
-    assert all(np.array_equal(a, b) for a, b in zip(*sums, strict=True))

@@ -1,5 +1,7 @@
 """The loop and its result: stopping, callbacks, progress, safeguards, pictures, words."""
 
+from dataclasses import replace
+
 import matplotlib
 import matplotlib.pyplot
 import numpy as np
@@ -85,17 +87,15 @@ def test_refused_proposals_fall_back_to_the_plain_step(model, monkeypatch):
 
 
 def test_a_fall_of_a_monotone_algorithm_is_an_alarm(model, monkeypatch):
-    from forestmix.inference import forest_mixture
+    honest, calls = fmx.ForestMixture.propose, []
 
-    honest = forest_mixture.step_forest
-    calls = []
-
-    def broken(problem, point):
+    def broken(self, problem, point, memory):
         calls.append(1)
-        q = honest(problem, point)
-        return q if len(calls) < 3 else type(q)(q.mean + 10.0, q.sd)
+        proposal = honest(self, problem, point, memory)
+        q = proposal.q
+        return proposal if len(calls) < 3 else replace(proposal, q=type(q)(q.mean + 10.0, q.sd))
 
-    monkeypatch.setattr(forest_mixture, "step_forest", broken)
+    monkeypatch.setattr(fmx.ForestMixture, "propose", broken)
     result = fmx.infer(model, model.sample(0).x, accelerate=False)
     assert result.status is fmx.Status.DECREASED
     assert result.objective == pytest.approx(result.trace.objective[2])

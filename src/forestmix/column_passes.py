@@ -15,6 +15,7 @@ import numpy as np
 from forestmix import memory
 from forestmix.arrays import Array
 from forestmix.passes import Parts, apart, totals_of
+from forestmix.steps import Step, StepArrays
 from forestmix.weights import DenseWeights, SparseColumnWeights, Weights
 from forestmix.weights.base import Projection
 
@@ -22,15 +23,6 @@ if TYPE_CHECKING:  # kernels are imported where they are used: Numba takes a sec
     from forestmix.kernels.rows import RowTable
 
 ByColumns = DenseWeights | SparseColumnWeights
-
-
-class Latents(NamedTuple):
-    """Where a step begins: mean and sd of q, and mean and precision of the prior, each (m,)."""
-
-    mean: Array
-    sd: Array
-    prior_mean: Array
-    prior_precision: Array
 
 
 class RowSums(NamedTuple):
@@ -65,25 +57,6 @@ class Settled(NamedTuple):
     error: Array
     kappa: Array
     terms: Array
-
-
-class Step(NamedTuple):
-    """What the rows say about each latent, (m,), where it moves, and the row sums there.
-
-    ``slope``: that of the objective where the step began; ``settled``: whether no spread changes; ``spread_form``:
-    ``sum_j sigma_j^2 information_j`` and ``prior_form``: ``sum_j (mu_j - prior_mean_j)^2 precision_j``, both there.
-    """
-
-    gradient: Array
-    slope: Array
-    curvature: Array
-    exact: Array | None
-    mean: Array
-    sd: Array
-    sums: RowSums
-    settled: bool
-    spread_form: float
-    prior_form: float
 
 
 def reads_columns(weights: Weights) -> TypeGuard[ByColumns]:
@@ -145,41 +118,25 @@ def settle(
     return Settled(totals[:, 0], totals[:, 1], eta, error, kappa, terms)
 
 
-def step(
-    weights: ByColumns, rows: Settled, latents: Latents, curvature: Array | None, exact: Array | None,
-    *, paper: bool, ahead: tuple[bool, bool], unit: float,
-) -> Step:  # fmt: skip
+def column_step(weights: ByColumns, rows: Settled, arrays: StepArrays, ahead: tuple[bool, bool]) -> Step:
     """Make a forest mixture step from row terms.
 
     Args:
         weights: see ``reads_columns``.
         rows: their terms; settled with ``exact`` if H is to be computed.
-        latents: where the step begins.
-        curvature: ``D``, or ``None`` if it is to be computed.
-        exact: ``H``, or ``None`` if it is to be computed; the paper's bound does not need it.
-        paper: whether the objective is the paper's bound.
+        arrays: of the step.
         ahead: whether ``|W| sd`` and ``(W∘W) sd^2`` are wanted where the step leads.
-        unit: by how much, relatively, a spread may change and count as the same.
 
     """
     from forestmix.kernels import column_steps, csc
 
-    absolute, squared = curvature is None, exact is None and not paper
-    of_latents = tuple(np.ascontiguousarray(part, weights.dtype) for part in latents)
-    gradient, slope, new_mean, new_sd, new_D, new_H = memory.empty((6, weights.shape[1]), weights.dtype)
-    D = new_D if curvature is None else np.ascontiguousarray(curvature)
-    H = new_H if exact is None else np.ascontiguousarray(exact)
-
-    arguments = (*of_latents, unit, paper, absolute, squared, *ahead, gradient, slope, D, H, new_mean, new_sd)
+    given = (*arrays.begin, *ahead, *arrays.end)
     if isinstance(weights, SparseColumnWeights):
-        parts, totals = _over_columns(weights, csc.step_columns, 1 + sum(ahead), (rows.terms, *arguments))
+        parts, totals = _over_columns(weights, csc.step_columns, 1 + sum(ahead), (rows.terms, *given))
     else:
-        given = (rows.error, rows.terms, rows.kappa, *arguments)
-        parts, totals = _over_columns(weights, column_steps.step_columns, 1 + sum(ahead), given)
-    return Step(
-        gradient, slope, D, None if paper and exact is None else H, new_mean, new_sd, RowSums(parts, *ahead),
-        totals[0] == 0, totals[1], totals[2],
-    )  # fmt: skip
+        terms = (rows.error, rows.terms, rows.kappa)
+        parts, totals = _over_columns(weights, column_steps.step_columns, 1 + sum(ahead), (*terms, *given))
+    return arrays.step(totals, RowSums(parts, *ahead))
 
 
 def conjugate_step(

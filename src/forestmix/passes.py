@@ -84,29 +84,43 @@ def fused_pass(
         exact: whether to return ``H_j = sum_i w_ij^2 kappa_i``.
 
     """
-    from forestmix.kernels import csr, dense
-
-    n = weights.shape[0]
-    rows = (bias, table.kind[0], table.x[0], table.scale, table.constant[0])
-    # One block: large ones get large pages from NumPy, and small pages would be mapped one by one during the pass.
-    terms = tuple(memory.empty((3, n), weights.dtype))
-    if isinstance(weights, SparseWeights):
-        pairs = memory.empty((len(mean), 2), weights.dtype)
-        vectors: tuple[Array, ...] = (np.stack([mean, sd], axis=1, out=pairs),)
-    else:
-        vectors = (np.ascontiguousarray(mean), np.ascontiguousarray(sd))
     sums = 1 + curvature + exact
-    parts, totals = _over_ranges(
-        weights, (csr.pass_rows, dense.pass_rows, dense.pass_columns), sums,
-        (*rows, *vectors, dense.SPREADS[spread], curvature, exact, *terms),
-    )  # fmt: skip
+    parts, totals, (eta, error, kappa) = pass_parts(
+        weights, bias, table, mean, sd, spread, curvature=curvature, exact=exact
+    )
     out = _added_up(weights, parts, sd, curvature, sums)
-    eta, error, kappa = terms
     return Pass(
         totals[:1], totals[1:], out[:1],
         out[1:2] if curvature else None, out[-1:] if exact else None,
         eta[None], error[None], kappa[None],
     )  # fmt: skip
+
+
+def pass_parts(
+    weights: Weights, bias: Array, table: RowTable, mean: Array, sd: Array, spread: str | None,
+    *, curvature: bool, exact: bool, pairs: Array | None = None,
+) -> tuple[Parts, Array, tuple[Array, ...]]:  # fmt: skip
+    """Make the pass of ``fused_pass``, whose arguments these are, and leave its sums as the threads have them.
+
+    ``pairs`` is mean and sd side by side, (m, 2), as sparse weights ask for them, if they are there already. Returned
+    are the sums, the value and its magnitude, (2,), and ``eta``, ``error`` and ``kappa``, (n,).
+    """
+    from forestmix.kernels import csr, dense
+
+    rows = (bias, table.kind[0], table.x[0], table.scale, table.constant[0])
+    # One block: large ones get large pages from NumPy, and small pages would be mapped one by one during the pass.
+    terms = tuple(memory.empty((3, weights.shape[0]), weights.dtype))
+    if not isinstance(weights, SparseWeights):
+        vectors: tuple[Array, ...] = (np.ascontiguousarray(mean), np.ascontiguousarray(sd))
+    elif pairs is None:
+        vectors = (np.stack([mean, sd], axis=1, out=memory.empty((len(mean), 2), weights.dtype)),)
+    else:
+        vectors = (pairs,)
+    parts, totals = _over_ranges(
+        weights, (csr.pass_rows, dense.pass_rows, dense.pass_columns), 1 + curvature + exact,
+        (*rows, *vectors, dense.SPREADS[spread], curvature, exact, *terms),
+    )  # fmt: skip
+    return parts, totals, terms
 
 
 def settle_rows(bias: Array, table: RowTable, eta: Array, spread: Array | None) -> tuple[Array, Array, Array, Array]:

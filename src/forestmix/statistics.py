@@ -17,13 +17,12 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import scipy
 
 from forestmix.arrays import Array, plain, total
-from forestmix.column_passes import RowSums
 from forestmix.model import Layer, Observations
 from forestmix.partition import Partition
 from forestmix.passes import Pass, curvatures, fused_pass, has_fused_pass, settle_rows
@@ -39,16 +38,16 @@ Objective = Literal["fm", "elbo"]
 
 
 class Ahead(NamedTuple):
-    """A step that was made together with a pass over one observation, and the row sums where it leads.
+    """A step that was made together with a pass over one observation, and what the next pass begins with.
 
     ``slope``: that of the objective in the means where the step began, (1, m), and ``prior_form``: what the prior says
-    of them there, ``sum_j (mu_j - prior_mean_j)^2 / sigma0_j^2``, (1,).
+    of them there, ``sum_j (mu_j - prior_mean_j)^2 / sigma0_j^2``, (1,); ``prepared``: see ``steps.Step``.
     """
 
     q: GaussianFactors
-    sums: RowSums
     slope: Array
     prior_form: Array
+    prepared: Any
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from forestmix.column_passes import reads_columns
 from forestmix.errors import ArgumentError
 from forestmix.inference.accelerate import ConjugateGradients
 from forestmix.inference.base import Algorithm, Memory, Proposal, choose_objective
 from forestmix.inference.cavi import SweepMemory
-from forestmix.inference.column_site import ColumnSite
 from forestmix.inference.flat_problem import FlatProblem
 from forestmix.inference.latent_newton import LatentNewton, newton_applies
 from forestmix.inference.latent_problem import LatentProblem
@@ -21,6 +19,7 @@ from forestmix.inference.latent_steps import step_latents
 from forestmix.inference.layers import check_schedule, sets_of_layers, step_layers
 from forestmix.inference.make import make_problem
 from forestmix.inference.newton import NewtonSteps, safe_share
+from forestmix.inference.plain_sites import with_plain_steps
 from forestmix.inference.problem import Problem
 from forestmix.inference.rules import forest_mixture, mix, step_forest, step_groups
 from forestmix.inference.schedule import Cursor, GroupAfterGroup
@@ -85,8 +84,8 @@ class ForestMixture(Algorithm):
         both = groups is None and (self.accelerated == (choose_objective(self.objective) == "fm"))
         problem = make_problem(model, data, self.objective, groups, both=both)
         plain = groups is None and not self.accelerated
-        if plain and isinstance(problem, Problem) and reads_columns(problem.site.layer.weights):
-            problem.site = ColumnSite(problem)
+        if plain and isinstance(problem, Problem):
+            problem.site = with_plain_steps(problem)
         return problem
 
     def start(self, problem: Any, point: Any) -> Memory:

@@ -59,12 +59,13 @@ def prior_slope(
         form = 0.0
         for start in range(first, last, AT_ONCE):
             at = block(start, last)
-            form += _prior_slope(mean[k, at], prior_mean[at], precision[at], rows[k, at], slope[k, at])
+            form += slope_of(mean[k, at], prior_mean[at], precision[at], rows[k, at], slope[k, at])
         totals[k, 0] = form
 
 
 @njit(nogil=True, fastmath=FAST)
-def _prior_slope(mean, prior_mean, precision, rows, slope):  # type: ignore[no-untyped-def]
+def slope_of(mean, prior_mean, precision, rows, slope):  # type: ignore[no-untyped-def]
+    """Do what ``prior_slope`` does, for a part of one observation, and return what it adds up."""
     for j in range(mean.size):
         slope[j] = rows[j] - (mean[j] - prior_mean[j]) * precision[j]
     form = 0.0
@@ -105,12 +106,13 @@ def spreads(
         before = old[k if old.shape[0] > 1 else 0]
         for start in range(first, last, AT_ONCE):
             at = block(start, last)
-            changed += _spreads(precision[at], information[k, at], before[at], unit, new[k, at])
+            changed += new_spreads(precision[at], information[k, at], before[at], unit, new[k, at])
         totals[k, 0] = changed
 
 
 @njit(nogil=True, fastmath=FAST, error_model="numpy")
-def _spreads(precision, information, before, unit, new):  # type: ignore[no-untyped-def]
+def new_spreads(precision, information, before, unit, new):  # type: ignore[no-untyped-def]
+    """Do what ``spreads`` does, likewise."""
     for j in range(new.size):
         new[j] = 1 / math.sqrt(precision[j] + information[j])
     changed = 0.0
@@ -131,11 +133,12 @@ def step(
         own = curvature[k if curvature.shape[0] > 1 else 0]
         for start in range(first, last, AT_ONCE):
             at = block(start, last)
-            _step(precision[at], own[at], gradient[k, at], mean[k, at], new_mean[k, at])
+            move_means(precision[at], own[at], gradient[k, at], mean[k, at], new_mean[k, at])
 
 
 @njit(nogil=True, fastmath=FAST, error_model="numpy")
-def _step(precision, curvature, gradient, mean, new_mean):  # type: ignore[no-untyped-def]
+def move_means(precision, curvature, gradient, mean, new_mean):  # type: ignore[no-untyped-def]
+    """Write ``mean + gradient / (precision + curvature)``."""
     for j in range(mean.size):
         new_mean[j] = mean[j] + gradient[j] / (precision[j] + curvature[j])
 

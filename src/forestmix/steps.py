@@ -66,10 +66,13 @@ class StepArrays:
         unit: float,
     ) -> None:  # fmt: skip
         dtype, m = weights.dtype, weights.shape[1]
-        self.gradient, self.slope, self.mean, self.sd, new_D, new_H = memory.empty((6, m), dtype)
-        self.D = new_D if curvature is None else np.ascontiguousarray(curvature)
-        self.H = new_H if exact is None else np.ascontiguousarray(exact)
         self.absolute, self.squared = curvature is None, exact is None and not paper
+        # Two blocks: where the step leads is kept with the next point, all else with this one.
+        self.mean, self.sd = memory.empty((2, m), dtype)
+        self.gradient, self.slope, *found = memory.empty((2 + self.absolute + self.squared, m), dtype)
+        none = np.empty(0, dtype)
+        self.D = found[0] if curvature is None else np.ascontiguousarray(curvature)
+        self.H = found[-1] if self.squared else (none if exact is None else np.ascontiguousarray(exact))
         self.without_exact = paper and exact is None
         vectors = (np.ascontiguousarray(part, dtype) for part in latents)
         self.begin: tuple[Any, ...] = (*vectors, unit, paper, self.absolute, self.squared)

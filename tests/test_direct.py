@@ -5,9 +5,11 @@ import pytest
 from scipy import sparse
 
 import forestmix as fmx
+from forestmix import gram
 from forestmix.inference import accelerate, direct
 from forestmix.inference.start import default_start
 from forestmix.model import observations
+from forestmix.weights import as_weights
 
 
 def model_of(W, sd=0.5, prior_sd=1.5):
@@ -22,12 +24,13 @@ def exact_mean(W, x, sd=0.5, prior_sd=1.5):
     return np.linalg.lstsq(stacked, target, rcond=None)[0]
 
 
-@pytest.mark.parametrize("kind", [np.asarray, np.asfortranarray, sparse.csr_array])
+@pytest.mark.parametrize("shape", [(30, 12), (12, 30)], ids=["tall", "wide"])
+@pytest.mark.parametrize("kind", [np.asarray, np.asfortranarray, sparse.csr_array, sparse.csc_array])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_direct_is_the_exact_mean_of_a_batch(kind, dtype):
+def test_direct_is_the_exact_mean_of_a_batch(kind, dtype, shape):
     rng = np.random.default_rng(0)
-    W = (rng.standard_normal((30, 12)) * (rng.random((30, 12)) < 0.4)).astype(dtype)
-    x = rng.standard_normal((5, 30)).astype(dtype)
+    W = (rng.standard_normal(shape) * (rng.random(shape) < 0.4)).astype(dtype)
+    x = rng.standard_normal((5, shape[0])).astype(dtype)
     result = fmx.infer(model_of(kind(W)), x, accelerate="direct")
     assert result.converged.all()
     assert result.n_iter.max() <= 3
@@ -35,10 +38,11 @@ def test_direct_is_the_exact_mean_of_a_batch(kind, dtype):
     np.testing.assert_allclose(result.mean, want, atol=1e-12 if dtype == np.float64 else 1e-5)
 
 
+@pytest.mark.parametrize("shape", [(40, 25), (25, 40)], ids=["tall", "wide"])
 @pytest.mark.parametrize("objective", ["elbo", "fm"])
-def test_direct_and_conjugate_gradients_agree(objective):
+def test_direct_and_conjugate_gradients_agree(objective, shape):
     rng = np.random.default_rng(1)
-    W, x = rng.standard_normal((40, 25)), rng.standard_normal(40)
+    W, x = rng.standard_normal(shape), rng.standard_normal(shape[0])
     x[3] = np.nan
     both = [fmx.infer(model_of(W), x, objective=objective, accelerate=how, tol=1e-12) for how in ("direct", "cg")]
     np.testing.assert_allclose(both[0].mean, exact_mean(W, x), atol=1e-12)
@@ -56,7 +60,7 @@ def test_observations_that_miss_entries_of_their_own_keep_to_conjugate_gradients
 
 def test_a_factor_takes_over_once_conjugate_gradients_have_spent_its_price(monkeypatch):
     monkeypatch.setattr(accelerate, "LEAST_PATIENCE", 0)
-    monkeypatch.setattr(direct, "price", lambda problem, point: 4.5)
+    monkeypatch.setattr(direct, "price", lambda problem, point, diagonal: 4.5)
     rng = np.random.default_rng(3)
     # Columns nearly alike: conjugate gradients alone take many more steps than five.
     W = rng.standard_normal((60, 1)) + 1e-3 * rng.standard_normal((60, 40))
@@ -68,10 +72,55 @@ def test_a_factor_takes_over_once_conjugate_gradients_have_spent_its_price(monke
     assert (np.diff(auto.trace.objective) >= -1e-9 * np.abs(auto.objective)).all()
 
 
+@pytest.mark.parametrize("kind", [np.asarray, np.asfortranarray, sparse.csr_array, sparse.csc_array])
+@pytest.mark.parametrize("density", [1.0, 0.02])
+def test_both_matrices_are_those_of_their_formulas(kind, density):
+    rng = np.random.default_rng(4)
+    W = rng.standard_normal((60, 90)) * (rng.random((60, 90)) < density)
+    kappa, precision = rng.random(60), 0.1 + rng.random(90)
+    kappa[7] = 0
+    R = np.sqrt(kappa)[:, None] * W / np.sqrt(precision)
+    weights = as_weights(kind(W))
+    for found, want in [
+        (gram.precision_matrix(weights, kappa, precision), np.diag(precision) + W.T @ np.diag(kappa) @ W),
+        (gram.row_matrix(weights, kappa, precision), np.eye(60) + R @ R.T),
+    ]:
+        np.testing.assert_allclose(np.tril(found), np.tril(want), atol=1e-12)
+
+
+def factor_of(model, x):
+    problem = fmx.ForestMixture().problem(model, observations(model, x))
+    point = problem.evaluate(default_start(problem))
+    return direct.factor(problem, point, problem.prior_precision + problem.exact_information(point))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_the_smaller_factor_is_made_where_it_keeps_its_digits(dtype):
+    rng = np.random.default_rng(5)
+    W, x = rng.standard_normal((20, 50)).astype(dtype), rng.standard_normal(20).astype(dtype)
+    assert isinstance(factor_of(model_of(W), x), direct.FactorOfRows)
+    assert isinstance(factor_of(model_of(W.T.copy()), np.zeros(50, dtype)), direct.FactorOfLatents)
+    vague = 1e2 if dtype == np.float32 else 1e6
+    assert isinstance(factor_of(model_of(W, prior_sd=vague), x), direct.FactorOfLatents)
+
+
+def test_a_vague_prior_over_few_rows_is_solved_to_rounding():
+    """Close to the limit, where the solution from the rows has lost most, the next steps find it again."""
+    rng = np.random.default_rng(6)
+    W, x = rng.standard_normal((10, 40)), rng.standard_normal(10)
+    model = model_of(W, sd=1e-2, prior_sd=1e2)
+    assert isinstance(factor_of(model, x), direct.FactorOfRows)
+    result = fmx.infer(model, x)
+    assert result.converged
+    assert result.n_iter <= 4
+    np.testing.assert_allclose(result.mean, exact_mean(W, x, sd=1e-2, prior_sd=1e2), rtol=1e-6, atol=1e-9)
+
+
 def price(model, count=1):
     data = observations(model, np.zeros((count, model.n_observed)))
     problem = fmx.ForestMixture().problem(model, data)
-    return direct.price(problem, problem.evaluate(default_start(problem)))
+    point = problem.evaluate(default_start(problem))
+    return direct.price(problem, point, problem.prior_precision + problem.exact_information(point))
 
 
 def test_the_price_grows_with_latents_and_falls_with_observations():
@@ -80,6 +129,13 @@ def test_the_price_grows_with_latents_and_falls_with_observations():
     assert price(large, 200) < price(large)
 
 
-def test_no_factor_of_a_matrix_that_is_too_large():
-    wide = model_of(sparse.csr_array(([1.0], ([0], [0])), shape=(2, direct.LARGEST + 1)))
-    assert price(wide) == np.inf
+def test_the_price_is_that_of_the_smaller_matrix():
+    tall, wide = (model_of(np.ones(shape)) for shape in ((2000, 300), (300, 2000)))
+    assert price(wide) == price(tall)
+
+
+@pytest.mark.parametrize("vague", [False, True])
+def test_no_factor_of_a_matrix_that_is_too_large(vague):
+    rows = 2 if vague else direct.LARGEST + 1
+    large = sparse.csr_array(([1.0], ([0], [0])), shape=(rows, direct.LARGEST + 2))
+    assert price(model_of(large, prior_sd=1e7 if vague else 1.0)) == np.inf

@@ -11,7 +11,7 @@ from benchmarks.problems.store import Problem
 from forestmix import data
 
 #: size: side of the large image, shape of the dense W
-SIZES = {"small": (60, (600, 300)), "default": (250, (8000, 4000)), "large": (700, (8000, 4000))}
+SIZES = {"small": (60, (600, 300)), "default": (700, (8000, 4000)), "large": (1000, (8000, 4000))}
 
 
 def mosaic(side: int) -> np.ndarray:

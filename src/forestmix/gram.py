@@ -1,4 +1,7 @@
-"""The precision matrix of the means, ``A = diag(1 / sigma0^2) + W^T diag(kappa) W``, where it is small enough."""
+"""The precision matrix of the means, ``A = diag(1 / sigma0^2) + W^T diag(kappa) W``, where it is small enough.
+
+Or, where W has fewer rows than columns, the smaller matrix that serves as well.
+"""
 
 from __future__ import annotations
 
@@ -21,15 +24,34 @@ def precision_matrix(weights: Weights, kappa: Array, precision: Array) -> Array:
 
     What is above the diagonal has no meaning: LAPACK reads one triangle, and half the products make it.
     """
-    (n, m), W = weights.shape, by_rows(weights)
+    A = _lower_product(by_rows(weights), kappa)
+    A[np.diag_indices(len(A))] += precision
+    return A
+
+
+def row_matrix(weights: Weights, kappa: Array, precision: Array) -> Array:
+    """Return the lower triangle of ``S = I + R R^T`` with ``R = diag(sqrt(kappa)) W diag(precision)^(-1/2)``, likewise.
+
+    By the identity of Woodbury ``A^-1 = P^-1 - P^-1 W^T K^(1/2) S^-1 K^(1/2) W P^-1``, with P = diag(precision) and
+    K = diag(kappa). No eigenvalue of S is below 1, whatever kappa is, and rows of ``kappa = 0`` take no part.
+    """
+    transposed = weights.array.T if isinstance(weights, DenseWeights) else weights.columns().T
+    S, root = _lower_product(transposed, 1 / precision), np.sqrt(kappa)
+    S *= root
+    S *= root[:, None]
+    S[np.diag_indices(len(S))] += 1
+    return S
+
+
+def _lower_product(W: Array | scipy.sparse.csr_array, kappa: Array) -> Array:
+    """Return the lower triangle of ``W^T diag(kappa) W``."""
+    n, m = W.shape
     if isinstance(W, scipy.sparse.csr_array) and W.nnz <= SPARSE_DENSITY * n * m:
         weighted = scipy.sparse.diags_array(np.sqrt(kappa, dtype=np.float64)) @ W
-        A = (weighted.T @ weighted).toarray(order="F")
-    else:
-        A = np.zeros((m, m), order="F")
-        for part in weighted_rows(W, kappa):
-            A = scipy.linalg.blas.dsyrk(1.0, part.T, beta=1.0, c=A, lower=True, overwrite_c=True)
-    A[np.diag_indices(m)] += precision
+        return (weighted.T @ weighted).toarray(order="F")
+    A = np.zeros((m, m), order="F")
+    for part in weighted_rows(W, kappa):
+        A = scipy.linalg.blas.dsyrk(1.0, part.T, beta=1.0, c=A, lower=True, overwrite_c=True)
     return A
 
 

@@ -9,8 +9,6 @@ not be looked at again.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from forestmix import memory
@@ -46,7 +44,7 @@ class ConjugateGradients(Memory):
         self.ahead: tuple[Array, Array] | None = None
         self.rows: Array | None = None
         self.rows_ahead: Array | None = None
-        self.factor: Any = None
+        self.factor: direct.Factor | None = None
         self.steps = 0
 
     @classmethod
@@ -60,12 +58,13 @@ class ConjugateGradients(Memory):
 
         """
         sd, information = solve_variances(problem, point)
+        diagonal = problem.prior_precision + problem.exact_information(point)
         patience = np.inf
         if method != "cg" and direct.has_factor(point):
-            patience = 0.0 if method == "direct" else direct.price(problem, point)
+            patience = 0.0 if method == "direct" else direct.price(problem, point, diagonal)
         if patience < LEAST_PATIENCE:
             patience = 0.0
-        return cls(sd, information, 1 / (problem.prior_precision + problem.exact_information(point)), patience)
+        return cls(sd, information, 1 / diagonal, patience)
 
     def take(self, keep: Array) -> ConjugateGradients:
         """Return the memory of the chosen observations."""
@@ -85,10 +84,10 @@ class ConjugateGradients(Memory):
     def propose(self, problem: Problem, point: Point) -> Proposal:
         """Return the exact maximiser along the next conjugate direction, or over all means once there is a factor."""
         if self.factor is None and self.steps >= self.patience:
-            self.factor = direct.factor(problem, point)
+            self.factor = direct.factor(problem, point, 1 / self.inverse)
             self.patience = np.inf
         if self.factor is not None:
-            mean = point.q.mean + direct.solve(self.factor, point.gradient)
+            mean = point.q.mean + self.factor.solve(point.gradient)
             return Proposal(GaussianFactors(mean, self.sd), 1, problem.size)
         if point.q.sd is not self.sd:
             point = problem.with_spread(point, self.sd, self.information)

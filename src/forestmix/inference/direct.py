@@ -5,26 +5,63 @@ Conjugate gradients take as many passes as the problem is hard, which nobody kno
 price that is known. So conjugate gradients go first, and once they have spent that price the factor is made: whatever
 the problem, this takes at most twice the time of the better of the two (the argument of renting skis until they could
 have been bought). Where the price is below a few passes, nothing is rented.
+
+The factor is of A, or, where there are fewer rows than latents, of a matrix of the rows (``gram.row_matrix``).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import scipy
 
 from forestmix.arrays import Array
-from forestmix.gram import precision_matrix
+from forestmix.gram import precision_matrix, row_matrix
 from forestmix.inference.problem import Point, Problem
-from forestmix.weights import DenseWeights
+from forestmix.weights import DenseWeights, Weights
 
-#: Latents at most: a factor then takes 200 MB.
+#: Latents at most, or rows: a factor then takes 200 MB.
 LARGEST = 5000
 #: Multiplications of matrix products that take as long as one entry of W in a pass, which waits for memory.
 PER_ENTRY = 30
 #: Entries of W that could be read in the time which a step takes besides its pass.
 STEP_ENTRIES = 2_000_000
+#: The largest part of a solution that may be lost to rounding, cautiously: the next step finds that part again.
+MOST_LOST = 1e-4
+
+
+class Factor(Protocol):
+    """What solves for the means."""
+
+    def solve(self, gradient: Array) -> Array:
+        """Return ``A^-1 gradient`` of each observation, (N, m); repeated steps refine the means to rounding."""
+
+
+class FactorOfLatents:
+    """A Cholesky factor of A; raises ``LinAlgError`` where rounding leaves it with a negative pivot."""
+
+    def __init__(self, weights: Weights, kappa: Array, precision: Array) -> None:
+        self.made = _cholesky(precision_matrix(weights, kappa, precision))
+
+    def solve(self, gradient: Array) -> Array:
+        """Return ``A^-1 gradient``."""
+        return _solve(self.made, gradient)
+
+
+class FactorOfRows:
+    """A Cholesky factor of the matrix of the rows, S, see ``gram.row_matrix``."""
+
+    def __init__(self, weights: Weights, kappa: Array, precision: Array) -> None:
+        self.weights, self.root, self.inverse = weights, np.sqrt(kappa), 1 / precision
+        self.made = _cholesky(row_matrix(weights, kappa, precision))
+
+    def solve(self, gradient: Array) -> Array:
+        """Return ``P^-1 (gradient - W^T K^(1/2) S^-1 K^(1/2) W P^-1 gradient)``."""
+        dtype = self.weights.dtype
+        rows = self.root * self.weights.forward((gradient * self.inverse).astype(dtype))
+        back = self.weights.adjoint((self.root * _solve(self.made, rows)).astype(dtype))
+        return np.ascontiguousarray(self.inverse * (gradient - back), gradient.dtype)
 
 
 def has_factor(point: Point) -> bool:
@@ -32,32 +69,47 @@ def has_factor(point: Point) -> bool:
     return len(point.site.kappa) == 1
 
 
-def price(problem: Problem, point: Point) -> float:
+def fewer_rows(problem: Problem, diagonal: Array) -> bool:
+    """Return whether a factor of the rows is smaller, and loses little to rounding.
+
+    Its solution is a difference, in which as many digits cancel as A is larger than the prior's precision.
+    ``diagonal`` is that of A, (1, m).
+    """
+    weights = problem.site.layer.weights
+    (n, m), unit = weights.shape, float(np.finfo(weights.dtype).eps)
+    return n < m and bool(np.all(unit * diagonal <= MOST_LOST * problem.prior_precision))
+
+
+def price(problem: Problem, point: Point, diagonal: Array) -> float:
     """Return after how many conjugate gradient steps a factor would have cost less; infinite where it is too large."""
-    (n, m), weights = problem.site.layer.weights.shape, problem.site.layer.weights
-    if m > LARGEST:
+    weights = problem.site.layer.weights
+    size, others = weights.shape if fewer_rows(problem, diagonal) else weights.shape[::-1]
+    if size > LARGEST:
         return np.inf
-    if isinstance(weights, DenseWeights):
-        entries, products = n * m, n * m * m / PER_ENTRY
-    else:
+    entries, products = size * others, size * size * others / PER_ENTRY
+    if not isinstance(weights, DenseWeights):
         entries = weights.nnz
         # Products of sparse rows go entry by entry; full rows would make them those of a dense matrix.
-        products = min(entries**2 / n + m * m, n * m * m / PER_ENTRY)
+        products = min(entries**2 / others + size * size, products)
     step = entries * max(1.0, 4 * len(point.objective) / PER_ENTRY) + STEP_ENTRIES
-    return (products + m**3 / (3 * PER_ENTRY)) / step
+    return (products + size**3 / (3 * PER_ENTRY)) / step
 
 
-def factor(problem: Problem, point: Point) -> Any:
-    """Return a Cholesky factor of the precision matrix, or ``None`` where rounding leaves it with a negative pivot."""
+def factor(problem: Problem, point: Point, diagonal: Array) -> Factor | None:
+    """Return the smaller factor, or ``None`` where rounding leaves it with a negative pivot."""
     kappa, precision = point.site.kappa[0].astype(np.float64), problem.prior_precision.astype(np.float64)
-    matrix = precision_matrix(problem.site.layer.weights, kappa, precision)
+    kind = FactorOfRows if fewer_rows(problem, diagonal) else FactorOfLatents
     try:
-        return scipy.linalg.cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)
+        return kind(problem.site.layer.weights, kappa, precision)
     except scipy.linalg.LinAlgError:
         return None
 
 
-def solve(made: Any, gradient: Array) -> Array:
-    """Return ``A^-1 gradient`` of each observation; repeated steps refine the means to rounding."""
-    step = scipy.linalg.cho_solve(made, gradient.T.astype(np.float64), check_finite=False).T
-    return np.ascontiguousarray(step, gradient.dtype)
+def _cholesky(matrix: Array) -> Any:
+    return scipy.linalg.cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)
+
+
+def _solve(made: Any, right: Array) -> Array:
+    """Return the solution for each row of ``right``, in its precision."""
+    solved = scipy.linalg.cho_solve(made, right.T.astype(np.float64), check_finite=False).T
+    return np.ascontiguousarray(solved, right.dtype)

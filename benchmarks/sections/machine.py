@@ -68,7 +68,7 @@ def tabled(
     """Let the runs take turns, and put their times and ratios to the reference into a table of the section."""
     for run in runs.values():
         run()  # compile
-    rounds = take_turns(runs, repeats)
+    rounds = take_turns(runs, repeats, spare=SPARE)
     for name in runs:
         ratio = ratios(rounds, name, reference)
         table.rows.append([name, seconds_text(times(rounds, name).middle), ratio.text()])

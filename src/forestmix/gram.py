@@ -11,7 +11,7 @@ import numpy as np
 import scipy
 
 from forestmix.arrays import Array
-from forestmix.weights import DenseWeights, Weights
+from forestmix.weights import DenseWeights, SparseColumnWeights, Weights
 
 #: Bytes of work arrays at a time: of right-hand sides, of rows of W made dense, of entries of a prediction.
 MEMORY_BUDGET = 2**26
@@ -35,12 +35,20 @@ def row_matrix(weights: Weights, kappa: Array, precision: Array) -> Array:
     By the identity of Woodbury ``A^-1 = P^-1 - P^-1 W^T K^(1/2) S^-1 K^(1/2) W P^-1``, with P = diag(precision) and
     K = diag(kappa). No eigenvalue of S is below 1, whatever kappa is, and rows of ``kappa = 0`` take no part.
     """
-    transposed = weights.array.T if isinstance(weights, DenseWeights) else weights.columns().T
-    S, root = _lower_product(transposed, 1 / precision), np.sqrt(kappa)
+    S, root = _lower_product(_transposed(weights), 1 / precision), np.sqrt(kappa)
     S *= root
     S *= root[:, None]
     S[np.diag_indices(len(S))] += 1
     return S
+
+
+def _transposed(weights: Weights) -> Array | scipy.sparse.csr_array:
+    """Return W^T as ``by_rows`` would; a copy, where one is made, is not kept with the weights."""
+    if isinstance(weights, DenseWeights):
+        return weights.array.T
+    if isinstance(weights, SparseColumnWeights):
+        return weights.columns().T
+    return scipy.sparse.csr_array(weights.rows().T)
 
 
 def _lower_product(W: Array | scipy.sparse.csr_array, kappa: Array) -> Array:

@@ -50,7 +50,8 @@ def dense(section: Section, shape: tuple[int, int], repeats: int, say: Callable[
             for objective, what in OBJECTIVES.items():
                 worst = max((spreads[f"{family}, {objective}"] for family in FAMILIES), key=lambda one: one.middle)
                 claim = f"dense {precision}, {layout}, {what}: full iteration / reading W once"
-                section.targets.append(Target(claim, f"<= {limit}", worst.text(), worst.middle <= limit))
+                measured = f"{worst.text()} at {bandwidth:.0f} GB/s"
+                section.targets.append(Target(claim, f"<= {limit}", measured, worst.middle <= limit))
     section.tables.append(table)
 
 
@@ -183,7 +184,13 @@ def measure(size: str, say: Callable[[str], None]) -> Section:
         "iteration goes on from the row sums of the last one and reads W once; a start, and each of Newton's steps, "
         "reads it twice, since a row is complete only after its last column."
     )
-    section = Section("machine", "At the machine's limit", [note])
+    shared = (
+        "On a virtual machine the memory may be faster at one time than at another, so the bandwidth stands beside each "
+        "ratio: where reading is so fast that two threads get twice what one gets, the pass waits for itself. Its rows "
+        "are fetched ahead by instructions, of which a core has fewer under way than its own prefetcher has for a "
+        "plain loop."
+    )
+    section = Section("machine", "At the machine's limit", [note, shared])
     dense(section, shape, repeats, say)
     sparse(section, side, repeats, say)
     threads(section, shape, side, repeats, say)

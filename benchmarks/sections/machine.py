@@ -185,10 +185,9 @@ def measure(size: str, say: Callable[[str], None]) -> Section:
         "reads it twice, since a row is complete only after its last column."
     )
     shared = (
-        "On a virtual machine the memory may be faster at one time than at another, so the bandwidth stands beside each "
-        "ratio: where reading is so fast that two threads get twice what one gets, the pass waits for itself. Its rows "
-        "are fetched ahead by instructions, of which a core has fewer under way than its own prefetcher has for a "
-        "plain loop."
+        "The memory of a virtual machine is faster at one time than at another, so the bandwidth stands beside each "
+        "ratio. Where two threads together read no faster than one, the pass keeps up with the memory; where they read "
+        "twice as fast, it is held up by its own work."
     )
     section = Section("machine", "At the machine's limit", [note, shared])
     dense(section, shape, repeats, say)

@@ -1,7 +1,8 @@
 """Products of four rows of W at a time, the innermost loops of the dense passes, in LLVM's own vectors.
 
 Four rows share one reading of the vectors they are multiplied with. While rows that are in the cache already are worked
-on, the memory would stand still, so the loops ask for the rows that follow meanwhile. LLVM does not vectorise loops
+on, the memory would stand still, so the loops ask for the rows that follow meanwhile. A core with too many requests
+under way drops some, so rows are asked for again shortly before they are read. LLVM does not vectorise loops
 that prefetch, and where it does vectorise keeps more sums than there are registers; so the vectors are written out
 here. A term says what of an entry and of a number that goes with it is added up; the loops around it are the same for
 all.
@@ -23,6 +24,10 @@ from numba.extending import intrinsic
 
 #: Bytes of a line of the cache, and of the vectors that several sums are taken in.
 LINE, VECTOR = 64, 32
+#: What LLVM calls the levels of the cache that a line can be fetched into.
+FIRST_LEVEL, SECOND_LEVEL = 3, 2
+#: Bytes from a line that is multiplied to one that is asked for again.
+SOON = 2048
 #: What the compiler may assume about sums; not all of ``fastmath``, which would assume that nothing overflows.
 FAST = {"reassoc", "contract", "nsz", "arcp"}
 FLAGS = sorted(FAST)
@@ -89,7 +94,8 @@ def dotter(*terms: Term) -> Any:
     """Return a function for kernels, ``dot(rows, ahead, vectors)``.
 
     It gives ``sum_j t(a[j], v[j])``, ``sum_j t(b[j], v[j])``, ... over the rows ``a, b, ...`` for the first term ``t``
-    and the first vector ``v``, then for the second, and so on, and meanwhile asks for the rows ``ahead``.
+    and the first vector ``v``, then for the second, and so on, and meanwhile asks for the rows ``ahead``, and again for
+    those that it is about to read.
 
     Args:
         terms: what of an entry of a row and of each of the vectors is added up.
@@ -106,7 +112,7 @@ def dotter(*terms: Term) -> Any:
                 _parts(context, builder, kind, value) for kind, value in zip(signature.args, given, strict=True)
             )
             products = Products(builder, terms, rows, vectors, vector)
-            _loop(builder, vectors[0], vector, ahead, products.add)
+            _loop(builder, vectors[0], vector, ahead, products.add, rows)
             return context.make_tuple(builder, signature.return_type, products.totals())
 
         return result(rows, ahead, vectors), build
@@ -186,13 +192,13 @@ class Line:
         """Write a vector from ``j`` on."""
         self.builder.store(vector, self.place(j, vector.type), align=self.size)
 
-    def fetch(self, j: Value) -> None:
-        """Ask for a line that is read next, into the second-level cache."""
+    def fetch(self, j: Value, level: int) -> None:
+        """Ask for a line that is read later, into a level of the cache."""
         place, number = self.place(j, ir.IntType(8)), ir.IntType(32)
         arguments = [place.type, number, number, number]
         fetch = declared(self.builder, "llvm.prefetch.p0", ir.VoidType(), arguments)
-        to_read, second_level, data = number(0), number(2), number(1)
-        self.builder.call(fetch, [place, to_read, second_level, data])
+        to_read, data = number(0), number(1)
+        self.builder.call(fetch, [place, to_read, number(level), data])
 
     def zeros(self, width: int) -> Value:
         """Return the place of a vector of zeros, which the compiler keeps in a register."""
@@ -209,17 +215,22 @@ def _parts(context: Any, builder: Value, kind: Any, given: Value) -> list[Any]:
     ]
 
 
-def _loop(builder: Value, over: Line, size: int, asked: list[Line], body: Callable[[Value, int], None]) -> None:
+def _loop(
+    builder: Value, over: Line, size: int, asked: list[Line], body: Callable[[Value, int], None],
+    soon: Sequence[Line] = (),
+) -> None:  # fmt: skip
     """Build a loop over lines of the cache, in vectors of ``size`` bytes, and one over the entries that are left.
 
-    Meanwhile the same places of other lines are asked for.
+    Meanwhile the same places of other lines are asked for, and places of the lines ``soon`` to be read.
     """
     index = over.length.type
     width, line = size // over.size, LINE // over.size
     whole = builder.sub(over.length, builder.srem(over.length, index(line)))
     with cgutils.for_range_slice(builder, index(0), whole, index(line), index) as (j, _):
         for one in asked:
-            one.fetch(j)
+            one.fetch(j, SECOND_LEVEL)
+        for one in soon:
+            one.fetch(builder.add(j, index(SOON // one.size)), FIRST_LEVEL)
         for start in range(0, line, width):
             body(builder.add(j, index(start)), width)
     with cgutils.for_range_slice(builder, whole, over.length, index(1), index) as (j, _):

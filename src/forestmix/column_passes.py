@@ -105,11 +105,12 @@ def settle(
 
     n, dtype = weights.shape[0], weights.dtype
     eta, error, kappa = memory.empty((3, n), dtype)
+    kernel: Callable[..., None] = column_steps.settle_sums
+    parts: tuple[Array, ...] = (sums.parts.sums,)
+    shape: tuple[int, ...] = (n,)
     if isinstance(weights, SparseColumnWeights):
-        kernel, parts = csc.settle_parts, tuple(sums.parts)
-        terms = memory.empty((n, 4 if exact else 2), dtype)
-    else:
-        kernel, parts, terms = column_steps.settle_sums, (sums.parts.sums,), memory.empty((n,), dtype)
+        kernel, parts, shape = csc.settle_parts, sums.parts, (n, 4 if exact else 2)
+    terms = memory.empty(shape, dtype)
     totals = threaded.summed(
         kernel, (1, n), 2, *parts, sums.absolute, bias, rows.kind[0], rows.x[0], rows.scale, rows.constant[0],
         dense.SPREADS[spread], eta, error, kappa, terms,

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 import forestmix as fmx
+from forestmix import memory
 from forestmix.inference.plain_sites import ColumnSite, PlainSite, RowSite
 from forestmix.model import observations
 from forestmix.posterior import GaussianFactors
+from forestmix.weights import sparse_columns
 from site_cases import LAYOUTS, SHAPES, TALL, TOLERANCE, cases, expected
 
 BY_COLUMNS = ("column-major", "sparse by columns")
@@ -119,3 +121,31 @@ def test_which_site_goes_with_which_weights():
     rows = {"row-major", "sparse", "sparse with 64-bit indices"}
     assert {name for name, kind in sites.items() if kind is RowSite} == rows
     assert {name for name, kind in sites.items() if kind is ColumnSite} == set(BY_COLUMNS)
+
+
+@pytest.mark.parametrize("objective", ["elbo", "fm"])
+@pytest.mark.parametrize("family", [fmx.Gaussian(0.5), fmx.Bernoulli()], ids=str)
+def test_threads_that_reach_a_part_of_the_rows_leave_the_rest_alone(family, objective, layout, threads, monkeypatch):
+    """Windows of an image: each thread has sums for some rows or latents only, and writes nothing for the others."""
+
+    def unwritten(shape, dtype):
+        return np.full(shape, np.nan, dtype)
+
+    for module in (memory, sparse_columns):
+        monkeypatch.setattr(module, "empty", unwritten)
+    rng = np.random.default_rng(10)
+    W = fmx.windows((60, 70), 5, "centred")
+    x = rng.integers(0, 2, W.shape[0])
+    given = W.toarray() if "sparse" not in layout else W
+    problem = plain_problem(fmx.Layer(family, PLAIN[layout](given)), x, objective)
+    q = GaussianFactors(rng.standard_normal((1, W.shape[1])), 0.1 + rng.random((1, W.shape[1])))
+    first = problem.site.statistics(q)
+    second = problem.site.statistics(first.ahead.q, (q, first))
+    for found, at in ((first, q), (second, first.ahead.q)):
+        value, gradient, D, _, eta, error, kappa = expected(
+            problem.site.layer, W, problem.site.data, at, objective
+        )  # fmt: skip
+        assert abs(found.value[0] - value) < 1e-10 * (1 + abs(value))
+        for got, want in [(found.gradient, gradient), (found.curvature, D), (found.eta, eta), (found.error, error)]:
+            close(got, want, np.float64)
+        close(np.broadcast_to(found.kappa, (1, len(x))), np.broadcast_to(kappa, len(x)), np.float64)

@@ -18,7 +18,7 @@ from forestmix.arrays import Array
 from forestmix.kernels.column_steps import differs, settle_block
 from forestmix.kernels.csr import ONE, TWO, mean_of, scatter, scatter_mean
 from forestmix.kernels.gathers import gather_terms, gather_two
-from forestmix.kernels.vectors import AT_ONCE, add_to
+from forestmix.kernels.vectors import AT_ONCE, total_of
 
 
 @njit(cache=True, nogil=True)
@@ -70,11 +70,8 @@ def settle_parts(
     for start in range(first, last, AT_ONCE):
         stop = min(start + AT_ONCE, last)
         sums = whole[:, : stop - start]
-        sums[:] = 0
-        for t in range(parts.shape[0]):
-            low, high = max(start, reach[t, 0]), min(stop, reach[t, 1])
-            for k in range(sums.shape[0]):
-                add_to(parts[t, low:high, k], sums[k, low - start : high - start])
+        for k in range(sums.shape[0]):
+            total_of(parts, reach, start, k, sums[k])
         settle_block(start, sums, bias, kind, x, scale, constant, spread, eta, error, kappa, totals[0])
         for i in range(start, stop):
             terms[i, 0], terms[i, 1] = error[i], sums[1, i - start] * kappa[i] if absolute else 0

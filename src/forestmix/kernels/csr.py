@@ -18,7 +18,7 @@ from forestmix.arrays import Array
 from forestmix.kernels.dense import ABSOLUTE_SPREAD, SQUARED_SPREAD
 from forestmix.kernels.gathers import gather_three, gather_two, scatter_three, scatter_two
 from forestmix.kernels.rows import of_row, row_terms
-from forestmix.kernels.vectors import AT_ONCE, add_to
+from forestmix.kernels.vectors import AT_ONCE, total_of
 
 #: All that the compiler may assume: a product and a sum may be rounded once.
 FUSED = {"contract"}
@@ -146,11 +146,8 @@ def add_up(first: int, last: int, parts: Array, reach: Array, sd: Array, absolut
     """
     for start in range(first, last, AT_ONCE):
         stop = min(start + AT_ONCE, last)
-        out[:, start:stop] = 0
-        for t in range(parts.shape[0]):
-            low, high = max(start, reach[t, 0]), min(stop, reach[t, 1])
-            for k in range(out.shape[0]):
-                add_to(parts[t, low:high, k], out[k, low:high])
+        for k in range(out.shape[0]):
+            total_of(parts, reach, start, k, out[k, start:stop])
         if absolute:
             out[1, start:stop] /= sd[start:stop]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from numba import njit
 
 from forestmix.arrays import Array
-from forestmix.kernels.vectors import AT_ONCE, add_to, block, move_means, new_spreads, slope_of, squares
+from forestmix.kernels.vectors import AT_ONCE, block, move_means, new_spreads, slope_of, squares, total_of
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -29,12 +29,12 @@ def step_rows(
     changed, spread_form, form = 0.0, 0.0, 0.0
     for start in range(first, last, AT_ONCE):
         at = block(start, last)
-        _total(parts, reach, at, 0, gradient)
+        total_of(parts, reach, start, 0, gradient[at])
         if absolute:
-            _total(parts, reach, at, 1, curvature)
+            total_of(parts, reach, start, 1, curvature[at])
             curvature[at] /= sd[at]
         if squared:
-            _total(parts, reach, at, 2 if absolute else 1, exact)
+            total_of(parts, reach, start, 2 if absolute else 1, exact[at])
         form += slope_of(mean[at], prior_mean[at], precision[at], gradient[at], slope[at])
         move_means(precision[at], curvature[at], slope[at], mean[at], new_mean[at])
         changed += new_spreads(precision[at], information[at], sd[at], unit, new_sd[at])
@@ -42,16 +42,6 @@ def step_rows(
         if pairs.size:
             _side_by_side(new_mean[at], new_sd[at], pairs[at])
     totals[0, 0], totals[0, 1], totals[0, 2] = changed, spread_form, form
-
-
-@njit(nogil=True)
-def _total(parts, reach, at, which, total):  # type: ignore[no-untyped-def]
-    """Write one sum of all threads, in their order."""
-    total[at] = 0
-    for t in range(parts.shape[0]):
-        low, high = max(at.start, reach[t, 0]), min(at.stop, reach[t, 1])
-        if low < high:
-            add_to(parts[t, low:high, which], total[low:high])
 
 
 @njit(nogil=True)

@@ -168,6 +168,19 @@ def add_to(part, total):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, fastmath=FAST)
+def total_of(parts, reach, start, which, total):  # type: ignore[no-untyped-def]
+    """Write one sum of all threads, in their order, from place ``start`` on; ``parts`` is (threads, places, sums).
+
+    A thread has sums for the places from ``reach[t, 0]`` to ``reach[t, 1]``. For others it has written nothing.
+    """
+    total[:] = 0
+    for t in range(parts.shape[0]):
+        low, high = max(start, reach[t, 0]), min(start + total.size, reach[t, 1])
+        if low < high:
+            add_to(parts[t, low:high, which], total[low - start : high - start])
+
+
+@njit(nogil=True, fastmath=FAST)
 def _go(vector, far, direction, end):  # type: ignore[no-untyped-def]
     """Write ``vector + far direction``, which may take the vector's place."""
     for j in range(end.size):

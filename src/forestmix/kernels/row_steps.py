@@ -2,7 +2,7 @@
 
 A pass leaves what its threads have added up. Here the sums are put together, the latents move, and what the next pass
 begins with is written, for a few latents at a time, which stay in the first-level cache meanwhile. One after another
-these would read and write the same vectors five times over; with a sparse W that takes a fifth of an iteration.
+these would read and write the same vectors five times over.
 """
 
 from __future__ import annotations

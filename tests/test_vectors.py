@@ -34,7 +34,7 @@ def adding(terms):
 def dotting(terms):
     """Return a compiled function that multiplies rows with vectors."""
     intrinsic = dotter(*(term for term, _ in terms))
-    return njit(lambda rows, ahead, vectors: intrinsic(rows, ahead, vectors))
+    return njit(lambda rows, ahead, vectors, products: intrinsic(rows, ahead, vectors, products))
 
 
 ADD = {kind: adding(terms) for kind, terms in KINDS.items()}
@@ -48,7 +48,7 @@ def unaligned(rng, length, dtype):
 
 @PRECISIONS
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("count", [1, 3, 4])
+@pytest.mark.parametrize("count", [1, 3, 4, 8])
 def test_rows_are_added_to_sums(count, kind, dtype):
     terms, unit = KINDS[kind], np.finfo(dtype).eps
     for length in LENGTHS:
@@ -57,7 +57,7 @@ def test_rows_are_added_to_sums(count, kind, dtype):
         factors = rng.standard_normal((len(terms), count)).astype(dtype)
         held = rng.standard_normal((len(terms), length + 2)).astype(dtype)
         sums = held.copy()
-        ADD[kind](rows, rows[:2], tuple(factors.ravel()), tuple(row[1:-1] for row in sums))
+        ADD[kind](rows, rows[:2], tuple(factors), tuple(row[1:-1] for row in sums))
         for s, (_, term) in enumerate(terms):
             added = [term(row.astype(float), float(factor)) for row, factor in zip(rows, factors[s], strict=True)]
             expected = held[s, 1:-1] + np.sum(added, axis=0)
@@ -67,7 +67,7 @@ def test_rows_are_added_to_sums(count, kind, dtype):
 
 @PRECISIONS
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("count", [1, 3, 4])
+@pytest.mark.parametrize("count", [1, 3, 4, 8])
 def test_rows_are_multiplied_with_vectors(count, kind, dtype):
     terms, unit = KINDS[kind], np.finfo(dtype).eps
     for length in LENGTHS:
@@ -76,8 +76,9 @@ def test_rows_are_multiplied_with_vectors(count, kind, dtype):
         vectors = tuple(rng.standard_normal((len(terms), length)).astype(dtype))
         added = [term(row.astype(float), v) for v, (_, term) in zip(vectors, terms, strict=True) for row in rows]
         for ahead in ((), rows[:1]):
-            found = DOT[kind](rows, ahead, vectors)
-            for got, one in zip(found, added, strict=True):
+            found = np.full((len(terms), count), np.nan, dtype)
+            DOT[kind](rows, ahead, vectors, tuple(found))
+            for got, one in zip(found.ravel(), added, strict=True):
                 assert abs(got - one.sum()) <= 10 * unit * (1 + np.abs(one).sum())
 
 
@@ -87,16 +88,17 @@ def test_nan_and_infinity_are_seen(kind, bad):
     count = len(KINDS[kind])
     rows = np.ones(9), np.ones(9), np.ones(9)
     rows[0][4] = bad
-    sums = np.zeros((count, 9))
-    ADD[kind](rows, (), (1.0,) * 3 * count, tuple(sums))
+    sums, products = np.zeros((count, 9)), np.zeros((count, 3))
+    ADD[kind](rows, (), tuple(np.ones((count, 3))), tuple(sums))
     assert not np.isfinite(sums[:, 4]).any()
     assert np.isfinite(np.delete(sums, 4, axis=1)).all()
-    assert np.isfinite(DOT[kind](rows, (), tuple(np.ones((count, 9))))).tolist() == [False, True, True] * count
+    DOT[kind](rows, (), tuple(np.ones((count, 9))), tuple(products))
+    assert np.isfinite(products).tolist() == [[False, True, True]] * count
 
 
 def test_rows_with_gaps_are_refused():
     with pytest.raises(TypeError, match="contiguous"):
-        DOT["one"]((np.ones(8)[::2],), (), (np.ones(4),))
+        DOT["one"]((np.ones(8)[::2],), (), (np.ones(4),), (np.ones(1),))
 
 
 @njit

@@ -92,10 +92,8 @@ def row_step(weights: Weights, parts: Parts, arrays: StepArrays) -> Step:
     from forestmix.kernels import row_steps, threaded
 
     m, sparse = weights.shape[1], isinstance(weights, SparseWeights)
-    # Those of a dense W are few beside its entries, and are put in the order that sparse ones have.
-    sums = parts.sums if sparse else np.ascontiguousarray(parts.sums.transpose(0, 2, 1))
     pairs = memory.empty((m if sparse else 0, 2), weights.dtype)
     totals = threaded.summed(
-        row_steps.step_rows, (1, m), 3, sums, parts.reach, *arrays.begin, *arrays.end, pairs
+        row_steps.step_rows, (1, m), 3, parts.sums, sparse, parts.reach, *arrays.begin, *arrays.end, pairs
     )  # fmt: skip
     return arrays.step(totals[0], pairs if sparse else None)

@@ -22,9 +22,9 @@ from numba import njit
 
 from forestmix.arrays import Array
 from forestmix.kernels.dense import ABSOLUTE_SPREAD, NO_SPREAD, SQUARED_SPREAD, add_rows, project_rows
-from forestmix.kernels.lines import FAST
+from forestmix.kernels.lines import FAST, ROWS
 from forestmix.kernels.rows import GAUSSIAN, gaussian_terms, of_row, row_terms, rows_of
-from forestmix.kernels.tiles import adjoint_mean, adjoint_spreads, forward_both, forward_mean, four, two
+from forestmix.kernels.tiles import adjoint_mean, adjoint_spreads, forward_both, forward_mean, second_halves, tile
 from forestmix.kernels.vectors import AT_ONCE
 
 
@@ -35,13 +35,13 @@ def project_columns(
 ) -> None:  # fmt: skip
     """Add up the row sums of given latents; there is nothing for ``totals``."""
     parts[:] = 0
-    factors = np.zeros((3, 4), transposed.dtype)
-    for j in range(first, last, 4):
+    factors = np.zeros((3, ROWS), transposed.dtype)
+    for j in range(first, last, ROWS):
         factors[:] = 0
-        for lane in range(min(4, last - j)):
+        for lane in range(min(ROWS, last - j)):
             factors[0, lane], factors[1, lane], factors[2, lane] = mean[j + lane], sd[j + lane], sd[j + lane] ** 2
-        columns, ahead = four(transposed, j, last), four(transposed, j + 4, last)
-        add_columns(columns, ahead, factors, absolute, squared, parts)
+        columns, following = tile(transposed, j, last), tile(transposed, j + ROWS, last)
+        add_columns(columns, second_halves(columns) + following, factors, absolute, squared, parts)
 
 
 @njit(cache=True, nogil=True)
@@ -121,11 +121,11 @@ def step_columns(
     ``sum_j sigma_j^2 information_j`` and ``sum_j (mu_j - prior_mean_j)^2 precision_j``.
     """
     parts[:] = 0
-    products = np.zeros((3, 4), transposed.dtype)
-    for j in range(first, last, 4):
-        columns = four(transposed, j, last)
-        collect_columns(columns, two(transposed, j + 4, last), error, weighted, kappa, absolute, squared, products)
-        for lane in range(min(4, last - j)):
+    products = np.zeros((3, ROWS), transposed.dtype)
+    for j in range(first, last, ROWS):
+        columns = tile(transposed, j, last)
+        collect_columns(columns, second_halves(columns), error, weighted, kappa, absolute, squared, products)
+        for lane in range(min(ROWS, last - j)):
             k = j + lane
             gradient[k] = products[0, lane]
             if absolute:
@@ -133,15 +133,15 @@ def step_columns(
             if squared:
                 exact[k] = products[2, lane]
         move_latents(
-            j, min(4, last - j), mean, sd, prior_mean, precision, unit, gradient, slope, curvature,
+            j, min(ROWS, last - j), mean, sd, prior_mean, precision, unit, gradient, slope, curvature,
             curvature if paper else exact, new_mean, new_sd, products, totals,
         )  # fmt: skip
-        add_columns(columns, two(transposed, j + 6, last), products, next_absolute, next_squared, parts)
+        add_columns(columns, tile(transposed, j + ROWS, last), products, next_absolute, next_squared, parts)
 
 
 @njit(forceinline=True, nogil=True)
 def collect_columns(columns, ahead, error, weighted, kappa, absolute, squared, products):  # type: ignore[no-untyped-def]
-    """Multiply four columns with the row terms that are asked for, while some of the next ones are fetched."""
+    """Multiply the columns of a tile with the row terms that are asked for, while what is ``ahead`` is fetched."""
     if absolute and squared:
         forward_both(columns, ahead, error, weighted, kappa, products)
     else:
@@ -150,7 +150,7 @@ def collect_columns(columns, ahead, error, weighted, kappa, absolute, squared, p
 
 @njit(forceinline=True, nogil=True)
 def add_columns(columns, ahead, products, absolute, squared, parts):  # type: ignore[no-untyped-def]
-    """Add four columns to the row sums that were asked for, while others of the next ones are fetched."""
+    """Add the columns of a tile to the row sums that were asked for, while what is ``ahead`` is fetched."""
     if absolute and squared:
         adjoint_spreads(columns, ahead, products, parts[0], parts[1], parts[2])
     else:
@@ -192,11 +192,11 @@ def conjugate_columns(
     ``weighted`` is ``K W p``, ``inverse`` P^-1; ``totals`` gets ``gradient^T P^-1 gradient`` at the end.
     """
     parts[:] = 0
-    norm, products = 0.0, np.zeros((1, 4), transposed.dtype)
-    for j in range(first, last, 4):
-        columns = four(transposed, j, last)
-        forward_mean(columns, two(transposed, j + 4, last), weighted, products)
-        for lane in range(4):
+    norm, products = 0.0, np.zeros((1, ROWS), transposed.dtype)
+    for j in range(first, last, ROWS):
+        columns = tile(transposed, j, last)
+        forward_mean(columns, second_halves(columns), weighted, products)
+        for lane in range(ROWS):
             k = j + lane
             if k >= last:
                 products[0, lane] = 0
@@ -206,5 +206,5 @@ def conjugate_columns(
             new_gradient[k] = gradient[k] - length * image
             products[0, lane] = new_gradient[k] * inverse[k]
             norm += float(new_gradient[k]) * float(products[0, lane])
-        adjoint_mean(columns, two(transposed, j + 6, last), products, parts[0])
+        adjoint_mean(columns, tile(transposed, j + ROWS, last), products, parts[0])
     totals[0] = norm

@@ -71,7 +71,7 @@ def settle_parts(
         stop = min(start + AT_ONCE, last)
         sums = whole[:, : stop - start]
         for k in range(sums.shape[0]):
-            total_of(parts, reach, start, k, sums[k])
+            total_of(parts, True, reach, start, k, sums[k])
         settle_block(start, sums, bias, kind, x, scale, constant, spread, eta, error, kappa, totals[0])
         for i in range(start, stop):
             terms[i, 0], terms[i, 1] = error[i], sums[1, i - start] * kappa[i] if absolute else 0

@@ -147,7 +147,7 @@ def add_up(first: int, last: int, parts: Array, reach: Array, sd: Array, absolut
     for start in range(first, last, AT_ONCE):
         stop = min(start + AT_ONCE, last)
         for k in range(out.shape[0]):
-            total_of(parts, reach, start, k, out[k, start:stop])
+            total_of(parts, True, reach, start, k, out[k, start:stop])
         if absolute:
             out[1, start:stop] /= sd[start:stop]
 

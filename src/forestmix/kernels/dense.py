@@ -19,20 +19,21 @@ import numpy as np
 from numba import njit
 
 from forestmix.arrays import Array
+from forestmix.kernels.lines import ROWS
 from forestmix.kernels.rows import of_row, row_terms
 from forestmix.kernels.tiles import (
     adjoint_absolute,
     adjoint_both,
     adjoint_mean,
     adjoint_squared,
+    cut,
     forward_absolute,
     forward_both,
     forward_mean,
     forward_spreads,
     forward_squared,
-    four,
-    four_parts,
-    two,
+    second_halves,
+    tile,
 )  # fmt: skip
 
 #: What spread enters the row terms: none where curvature is constant, else that of the objective.
@@ -73,9 +74,9 @@ def settle_rows(top, count, products, spread, bias, kind, x, scale, constant, et
 
 @njit(forceinline=True, nogil=True)
 def project_rows(rows, ahead, mean, sd, variance, absolute, squared, products):  # type: ignore[no-untyped-def]
-    """Multiply four rows with the mean and with the spreads that are asked for; ``variance`` is ``sd^2``.
+    """Multiply the rows of a tile with the mean and with the spreads that are asked for; ``variance`` is ``sd^2``.
 
-    Meanwhile some of the next rows are fetched.
+    Meanwhile what is ``ahead`` is fetched.
     """
     if absolute and squared:
         forward_spreads(rows, ahead, mean, sd, products)
@@ -89,7 +90,7 @@ def project_rows(rows, ahead, mean, sd, variance, absolute, squared, products): 
 
 @njit(forceinline=True, nogil=True)
 def add_rows(rows, ahead, products, absolute, squared, parts):  # type: ignore[no-untyped-def]
-    """Add four rows to the sums that were asked for, while others of the next ones are fetched."""
+    """Add the rows of a tile to the sums that were asked for, while what is ``ahead`` is fetched."""
     if absolute and squared:
         adjoint_both(rows, ahead, products, parts[0], parts[1], parts[2])
     elif absolute:
@@ -106,18 +107,18 @@ def pass_rows(
     sd: Array, spread: int, absolute: bool, squared: bool,
     eta: Array, error: Array, kappa: Array, parts: Array, totals: Array,
 ) -> None:  # fmt: skip
-    """Make the pass over rows ``first`` to ``last`` of a row-major W, four at a time."""
+    """Make the pass over rows ``first`` to ``last`` of a row-major W, tile by tile."""
     parts[:] = 0
-    products = np.zeros((3, 4), W.dtype)
+    products = np.zeros((3, ROWS), W.dtype)
     by_sum, by_square = absolute or spread == ABSOLUTE_SPREAD, spread == SQUARED_SPREAD
     variance = sd**2 if by_square else sd
-    for i in range(first, last, 4):
-        rows = four(W, i, last)
-        project_rows(rows, two(W, i + 4, last), mean, sd, variance, by_sum, by_square, products)
+    for i in range(first, last, ROWS):
+        rows = tile(W, i, last)
+        project_rows(rows, second_halves(rows), mean, sd, variance, by_sum, by_square, products)
         settle_rows(
-            i, min(4, last - i), products, spread, bias, kind, x, scale, constant, eta, error, kappa, totals
+            i, min(ROWS, last - i), products, spread, bias, kind, x, scale, constant, eta, error, kappa, totals
         )  # fmt: skip
-        add_rows(rows, two(W, i + 6, last), products, absolute, squared, parts)
+        add_rows(rows, tile(W, i + ROWS, last), products, absolute, squared, parts)
 
 
 @njit(cache=True, nogil=True)
@@ -146,15 +147,23 @@ def block_rows(transposed):  # type: ignore[no-untyped-def]
     return fitting if SHORTEST <= fitting < BLOCK else BLOCK
 
 
+@njit(forceinline=True, nogil=True)
+def block_columns(transposed, j, rows):  # type: ignore[no-untyped-def]
+    """Return the given rows of the columns of a tile, and what to ask for meanwhile if columns are gone over once."""
+    m = transposed.shape[0]
+    columns, following = cut(tile(transposed, j, m), rows), cut(tile(transposed, j + ROWS, m), rows)
+    return columns, second_halves(columns) + following
+
+
 @njit(cache=True, nogil=True)
 def _project_block(transposed, rows, mean, sd, spreads, sums):  # type: ignore[no-untyped-def]
     m = transposed.shape[0]
-    factor = np.zeros((3, 4), transposed.dtype)
-    for j in range(0, m, 4):
+    factor = np.zeros((3, ROWS), transposed.dtype)
+    for j in range(0, m, ROWS):
         factor[:] = 0
-        for lane in range(min(4, m - j)):
+        for lane in range(min(ROWS, m - j)):
             factor[0, lane], factor[1, lane], factor[2, lane] = mean[j + lane], sd[j + lane], sd[j + lane] ** 2
-        columns, ahead = four_parts(transposed, j, rows), four_parts(transposed, j + 4, rows)
+        columns, ahead = block_columns(transposed, j, rows)
         if spreads:
             adjoint_both(columns, ahead, factor, sums[0], sums[1], sums[2])
         else:
@@ -163,14 +172,14 @@ def _project_block(transposed, rows, mean, sd, spreads, sums):  # type: ignore[n
 
 @njit(cache=True, nogil=True)
 def _collect_block(transposed, rows, sums, absolute, squared, parts):  # type: ignore[no-untyped-def]
-    m, out = transposed.shape[0], np.zeros((3, 4), transposed.dtype)
-    for j in range(0, m, 4):
-        columns, ahead = four_parts(transposed, j, rows), four_parts(transposed, j + 4, rows)
+    m, out = transposed.shape[0], np.zeros((3, ROWS), transposed.dtype)
+    for j in range(0, m, ROWS):
+        columns, ahead = block_columns(transposed, j, rows)
         if absolute or squared:
             forward_both(columns, ahead, sums[0], sums[1], sums[2], out)
         else:
             forward_mean(columns, ahead, sums[0], out)
-        for lane in range(min(4, m - j)):
+        for lane in range(min(ROWS, m - j)):
             parts[0, j + lane] += out[0, lane]
             if absolute:
                 parts[1, j + lane] += out[1, lane]
@@ -194,15 +203,15 @@ def add_up(first: int, last: int, parts: Array, sd: Array, absolute: bool, out: 
 def normal_rows(first: int, last: int, W: Array, direction: Array, kappa: Array, parts: Array, totals: Array) -> None:
     """Add up ``W^T diag(kappa) W p`` and ``(W p)^T diag(kappa) W p`` over a range of rows of a row-major W."""
     parts[:] = 0
-    form, products = 0.0, np.zeros((1, 4), W.dtype)
-    for i in range(first, last, 4):
-        rows = four(W, i, last)
-        forward_mean(rows, two(W, i + 4, last), direction, products)
-        for lane in range(4):
+    form, products = 0.0, np.zeros((1, ROWS), W.dtype)
+    for i in range(first, last, ROWS):
+        rows = tile(W, i, last)
+        forward_mean(rows, second_halves(rows), direction, products)
+        for lane in range(ROWS):
             image = products[0, lane]
             products[0, lane] = image * kappa[i + lane] if i + lane < last else 0
             form += float(image) * float(products[0, lane])
-        adjoint_mean(rows, two(W, i + 6, last), products, parts[0])
+        adjoint_mean(rows, tile(W, i + ROWS, last), products, parts[0])
     totals[0] = form
 
 

@@ -1,11 +1,12 @@
-"""Products of four rows of W at a time, the innermost loops of the dense passes, in LLVM's own vectors.
+"""Products of some rows of W at a time, the innermost loops of the dense passes, in LLVM's own vectors.
 
-Four rows share one reading of the vectors they are multiplied with. While rows that are in the cache already are worked
-on, the memory would stand still, so the loops ask for the rows that follow meanwhile. A core with too many requests
-under way drops some, so rows are asked for again shortly before they are read. LLVM does not vectorise loops
-that prefetch, and where it does vectorise keeps more sums than there are registers; so the vectors are written out
-here. A term says what of an entry and of a number that goes with it is added up; the loops around it are the same for
-all.
+The rows of a tile share one reading of the vectors they are multiplied with. While rows that are in the cache already
+are worked on, the memory would stand still, so the loops ask for what is read later: at half the speed, a line for two
+that are worked on, since a tile is gone over twice for each time that it is fetched. A core with too many requests
+under way drops some of them, so each line is asked for again a little later, and once more shortly before it is read.
+LLVM does not vectorise loops that prefetch, and where it does vectorise keeps more sums than there are registers; so
+the vectors are written out here. A term says what of an entry and of a number that goes with it is added up; the loops
+around it are the same for all.
 
 ``reassoc`` lets sums be taken side by side; NaN and infinity keep their meaning, since a step that overflows must be
 seen and refused.
@@ -19,15 +20,27 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
+from numba.core import cgutils, registry
 from numba.extending import intrinsic
 
-#: Bytes of a line of the cache, and of the vectors that several sums are taken in.
-LINE, VECTOR = 64, 32
+
+def _wide() -> bool:
+    """Return whether Numba compiles for a processor with 32 registers of 64 bytes."""
+    target: Any = registry.cpu_target.target_context.codegen()
+    return "+avx512f" in target.magic_tuple()[2]
+
+
+#: Bytes of a line of the cache.
+LINE = 64
+#: Rows of a tile, and bytes of the vectors that several sums are taken in. Three sums of each row, and what they are
+#: multiplied with, stay in registers. The second-level cache hands out each row twice, and the vectors that it is
+#: multiplied with and added to once for a tile: the more rows, the less of these.
+ROWS, VECTOR = (8, LINE) if _wide() else (4, LINE // 2)
 #: What LLVM calls the levels of the cache that a line can be fetched into.
 FIRST_LEVEL, SECOND_LEVEL = 3, 2
-#: Bytes from a line that is multiplied to one that is asked for again.
-SOON = 2048
+#: Bytes by which the second request for a line comes after the first, and from a line that is worked on to one that is
+#: asked for the last time.
+AGAIN, SOON = 1024, 1024
 #: What the compiler may assume about sums; not all of ``fastmath``, which would assume that nothing overflows.
 FAST = {"reassoc", "contract", "nsz", "arcp"}
 FLAGS = sorted(FAST)
@@ -66,9 +79,9 @@ def squared_product(builder: Value, w: Value, v: Value) -> list[Value]:
 def adder(*terms: Term) -> Any:
     """Return a function for kernels, ``add(rows, ahead, factors, sums)``.
 
-    For each term ``t`` it does ``sum[j] += t(a[j], f_a) + t(b[j], f_b) + ...`` for all j, over the rows ``a, b, ...``,
-    and meanwhile asks for the rows ``ahead``. ``factors`` are those of all rows for the first term, then for the
-    second, and so on. Sums may be longer than rows.
+    For each term ``t`` it does ``sum[j] += t(a[j], f[0]) + t(b[j], f[1]) + ...`` for all j, over the rows ``a, b, ...``
+    and with an array ``f`` of ``factors``. Meanwhile it asks for the first half of the rows ``ahead``, and again for
+    those that it is about to read. Sums may be longer than rows.
 
     Args:
         terms: what of an entry and its row's factor is added to each of the sums.
@@ -82,7 +95,8 @@ def adder(*terms: Term) -> Any:
             rows, ahead, factors, sums = (
                 _parts(context, builder, kind, value) for kind, value in zip(signature.args, given, strict=True)
             )
-            _loop(builder, rows[0], vector, ahead, partial(_add, builder, terms, rows, factors, sums))
+            numbers = [[one.entry_at(one.length.type(k)) for k in range(len(rows))] for one in factors]
+            _loop(builder, rows, rows[0].length, vector, ahead, partial(_add, builder, terms, rows, numbers, sums))
             return context.get_dummy_value()
 
         return types.void(rows, ahead, factors, sums), build
@@ -91,11 +105,11 @@ def adder(*terms: Term) -> Any:
 
 
 def dotter(*terms: Term) -> Any:
-    """Return a function for kernels, ``dot(rows, ahead, vectors)``.
+    """Return a function for kernels, ``dot(rows, ahead, vectors, products)``.
 
-    It gives ``sum_j t(a[j], v[j])``, ``sum_j t(b[j], v[j])``, ... over the rows ``a, b, ...`` for the first term ``t``
-    and the first vector ``v``, then for the second, and so on, and meanwhile asks for the rows ``ahead``, and again for
-    those that it is about to read.
+    For each term ``t``, with its own of ``vectors`` and ``products``, it writes ``sum_j t(a[j], v[j])`` into
+    ``product[0]``, ``sum_j t(b[j], v[j])`` into ``product[1]``, ... for the rows ``a, b, ...``. Meanwhile it asks for
+    the first half of the rows ``ahead``, and again for those that it is about to read.
 
     Args:
         terms: what of an entry of a row and of each of the vectors is added up.
@@ -104,34 +118,31 @@ def dotter(*terms: Term) -> Any:
     vector = LINE if len(terms) == 1 else VECTOR
 
     @intrinsic
-    def dot(context, rows, ahead, vectors):  # type: ignore[no-untyped-def]
-        result = types.UniTuple(rows.dtype.dtype, len(rows) * len(terms))
-
+    def dot(context, rows, ahead, vectors, products):  # type: ignore[no-untyped-def]
         def build(context: Any, builder: Value, signature: Any, given: list[Value]) -> Value:
-            rows, ahead, vectors = (
+            rows, ahead, vectors, products = (
                 _parts(context, builder, kind, value) for kind, value in zip(signature.args, given, strict=True)
             )
-            products = Products(builder, terms, rows, vectors, vector)
-            _loop(builder, vectors[0], vector, ahead, products.add, rows)
-            return context.make_tuple(builder, signature.return_type, products.totals())
+            sums = Products(builder, terms, rows, vectors, vector)
+            _loop(builder, rows, vectors[0].length, vector, ahead, sums.add)
+            sums.write(products)
+            return context.get_dummy_value()
 
-        return result(rows, ahead, vectors), build
+        return types.void(rows, ahead, vectors, products), build
 
     return dot
 
 
 def _add(
-    builder: Value, terms: Sequence[Term], rows: list[Line], factors: list[Value], sums: list[Line],
+    builder: Value, terms: Sequence[Term], rows: list[Line], factors: list[list[Value]], sums: list[Line],
     j: Value, width: int,
 ) -> None:  # fmt: skip
     """Build the sums of ``width`` entries from ``j`` on, see ``adder``."""
     read = [one.read(j, width) for one in rows]
-    totals = [one.read(j, width) for one in sums]
-    for s, term in enumerate(terms):
-        for k, w in enumerate(read):
-            factor = repeated(builder, factors[s * len(rows) + k], width)
-            totals[s] = _plus(builder, totals[s], term(builder, w, factor))
-    for one, total in zip(sums, totals, strict=True):
+    for term, numbers, one in zip(terms, factors, sums, strict=True):
+        total = one.read(j, width)
+        for w, number in zip(read, numbers, strict=True):
+            total = _plus(builder, total, term(builder, w, repeated(builder, number, width)))
         one.write(j, total)
 
 
@@ -141,28 +152,27 @@ class Products:
     def __init__(self, builder: Value, terms: Sequence[Term], rows: list[Line], vectors: list[Line], size: int) -> None:
         self.builder, self.terms, self.rows, self.vectors = builder, terms, rows, vectors
         self.wide = size // rows[0].size
-        self.sums = {width: [rows[0].zeros(width) for _ in range(len(rows) * len(terms))] for width in {1, self.wide}}
+        self.sums = {width: [[row.zeros(width) for row in rows] for _ in terms] for width in {1, self.wide}}
 
     def add(self, j: Value, width: int) -> None:
         """Build the part of ``width`` entries from ``j`` on."""
         multiplied = [one.read(j, width) for one in self.vectors]
         for k, row in enumerate(self.rows):
             w = row.read(j, width)
-            for s, (term, v) in enumerate(zip(self.terms, multiplied, strict=True)):
-                place = self.sums[width][s * len(self.rows) + k]
-                total = _plus(self.builder, self.builder.load(place), term(self.builder, w, v))
-                self.builder.store(total, place)
+            for sums, term, v in zip(self.sums[width], self.terms, multiplied, strict=True):
+                total = _plus(self.builder, self.builder.load(sums[k]), term(self.builder, w, v))
+                self.builder.store(total, sums[k])
 
-    def totals(self) -> list[Value]:
-        """Build the products, as numbers."""
-        builder, totals = self.builder, []
-        for narrow, broad in zip(self.sums[1], self.sums[self.wide], strict=True):
-            total = builder.extract_element(builder.load(narrow), ir.IntType(32)(0))
-            lanes = builder.load(broad)
-            for lane in range(self.wide):
-                total = builder.fadd(total, builder.extract_element(lanes, ir.IntType(32)(lane)), flags=FLAGS)
-            totals.append(total)
-        return totals
+    def write(self, products: list[Line]) -> None:
+        """Build the products as numbers, and write them."""
+        builder = self.builder
+        for one, narrow, broad in zip(products, self.sums[1], self.sums[self.wide], strict=True):
+            for k in range(len(self.rows)):
+                total = builder.extract_element(builder.load(narrow[k]), ir.IntType(32)(0))
+                lanes = builder.load(broad[k])
+                for lane in range(self.wide):
+                    total = builder.fadd(total, builder.extract_element(lanes, ir.IntType(32)(lane)), flags=FLAGS)
+                builder.store(total, one.place(one.length.type(k), one.entry))
 
 
 class Line:
@@ -216,24 +226,28 @@ def _parts(context: Any, builder: Value, kind: Any, given: Value) -> list[Any]:
 
 
 def _loop(
-    builder: Value, over: Line, size: int, asked: list[Line], body: Callable[[Value, int], None],
-    soon: Sequence[Line] = (),
-) -> None:  # fmt: skip
+    builder: Value, rows: list[Line], length: Value, size: int, ahead: list[Line], body: Callable[[Value, int], None]
+) -> None:
     """Build a loop over lines of the cache, in vectors of ``size`` bytes, and one over the entries that are left.
 
-    Meanwhile the same places of other lines are asked for, and places of the lines ``soon`` to be read.
+    Meanwhile rows ``ahead`` are asked for at half the speed, every second one now and the others with the next line,
+    and in between again; and the rows themselves shortly before they are read.
     """
-    index = over.length.type
-    width, line = size // over.size, LINE // over.size
-    whole = builder.sub(over.length, builder.srem(over.length, index(line)))
+    index, entry = length.type, rows[0].size
+    width, line = size // entry, LINE // entry
+    whole = builder.sub(length, builder.srem(length, index(line)))
     with cgutils.for_range_slice(builder, index(0), whole, index(line), index) as (j, _):
-        for one in asked:
-            one.fetch(j, SECOND_LEVEL)
-        for one in soon:
-            one.fetch(builder.add(j, index(SOON // one.size)), FIRST_LEVEL)
+        new = builder.lshr(j, index(1))
+        old = builder.sub(new, index(AGAIN // entry))
+        odd = builder.trunc(builder.udiv(j, index(line)), ir.IntType(1))
+        places = builder.select(odd, old, new), builder.select(odd, new, old)
+        for k, one in enumerate(ahead):
+            one.fetch(places[k % 2], SECOND_LEVEL)
+        for one in rows:
+            one.fetch(builder.add(j, index(SOON // entry)), FIRST_LEVEL)
         for start in range(0, line, width):
             body(builder.add(j, index(start)), width)
-    with cgutils.for_range_slice(builder, whole, over.length, index(1), index) as (j, _):
+    with cgutils.for_range_slice(builder, whole, length, index(1), index) as (j, _):
         body(j, 1)
 
 

@@ -15,26 +15,26 @@ from forestmix.kernels.vectors import AT_ONCE, block, move_means, new_spreads, s
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def step_rows(
-    first: int, last: int, parts: Array, reach: Array, mean: Array, sd: Array, prior_mean: Array, precision: Array,
-    unit: float, paper: bool, absolute: bool, squared: bool, gradient: Array, slope: Array, curvature: Array,
-    exact: Array, new_mean: Array, new_sd: Array, pairs: Array, totals: Array,
+    first: int, last: int, parts: Array, side_by_side: bool, reach: Array, mean: Array, sd: Array, prior_mean: Array,
+    precision: Array, unit: float, paper: bool, absolute: bool, squared: bool, gradient: Array, slope: Array,
+    curvature: Array, exact: Array, new_mean: Array, new_sd: Array, pairs: Array, totals: Array,
 ) -> None:  # fmt: skip
     """Make the forest mixture step (paper, Theorem 2) of a range of latents.
 
-    ``parts`` is (threads, m or more, sums or more), and a thread has sums for the latents from ``reach[t, 0]`` to
-    ``reach[t, 1]``; ``pairs`` gets the new means and spreads side by side, unless it is empty. Other arguments are
-    those of ``column_steps.step_columns``, and so are the totals, in a row of their own.
+    ``parts`` and ``reach`` are those of ``passes.Parts``, with the sums of a latent ``side_by_side`` for sparse
+    weights; ``pairs`` gets the new means and spreads side by side, unless it is empty. Other arguments are those of
+    ``column_steps.step_columns``, and so are the totals, in a row of their own.
     """
     information = curvature if paper else exact
     changed, spread_form, form = 0.0, 0.0, 0.0
     for start in range(first, last, AT_ONCE):
         at = block(start, last)
-        total_of(parts, reach, start, 0, gradient[at])
+        total_of(parts, side_by_side, reach, start, 0, gradient[at])
         if absolute:
-            total_of(parts, reach, start, 1, curvature[at])
+            total_of(parts, side_by_side, reach, start, 1, curvature[at])
             curvature[at] /= sd[at]
         if squared:
-            total_of(parts, reach, start, 2 if absolute else 1, exact[at])
+            total_of(parts, side_by_side, reach, start, 2 if absolute else 1, exact[at])
         form += slope_of(mean[at], prior_mean[at], precision[at], gradient[at], slope[at])
         move_means(precision[at], curvature[at], slope[at], mean[at], new_mean[at])
         changed += new_spreads(precision[at], information[at], sd[at], unit, new_sd[at])

@@ -1,7 +1,8 @@
-"""What the dense passes do with four rows of W, or four columns, at a time.
+"""What the dense passes do with a tile: some rows of W, or columns, at a time.
 
-``products`` has the four rows in its columns, and a row for each kind of product: with the mean or the error, with what
-belongs to ``|w|``, and with what belongs to ``w^2``. Rows ``ahead`` are asked for meanwhile; there may be none.
+``products`` has the rows of the tile in its columns, and a row for each kind of product: with the mean or the error,
+with what belongs to ``|w|``, and with what belongs to ``w^2``. The first half of rows ``ahead`` is asked for meanwhile;
+there may be none.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from numba import njit
 
 from forestmix.kernels.lines import (
+    ROWS,
     absolute_product,
     absolute_value,
     adder,
@@ -31,102 +33,91 @@ _add_spreads = adder(itself, absolute_product, squared_product)
 
 
 @njit(forceinline=True, nogil=True)
-def four(rows, i, last):  # type: ignore[no-untyped-def]
-    """Return four rows from ``i`` on. Past the end the last one is repeated; its factors there are zero."""
+def _four(rows, i, last):  # type: ignore[no-untyped-def]
     return rows[min(i, last - 1)], rows[min(i + 1, last - 1)], rows[min(i + 2, last - 1)], rows[min(i + 3, last - 1)]
 
 
 @njit(forceinline=True, nogil=True)
-def two(rows, i, last):  # type: ignore[no-untyped-def]
-    """Return two rows from ``i`` on, to be asked for: half of a tile, while one half of the work on another is done."""
-    return rows[min(i, last - 1)], rows[min(i + 1, last - 1)]
+def _eight(rows, i, last):  # type: ignore[no-untyped-def]
+    return _four(rows, i, last) + _four(rows, i + 4, last)
 
 
 @njit(forceinline=True, nogil=True)
-def four_parts(columns, j, rows):  # type: ignore[no-untyped-def]
-    """Return the given rows of four columns from ``j`` on."""
-    a, b, c, d = four(columns, j, columns.shape[0])
-    return a[rows], b[rows], c[rows], d[rows]
+def _cut_four(rows, part):  # type: ignore[no-untyped-def]
+    return rows[0][part], rows[1][part], rows[2][part], rows[3][part]
 
 
 @njit(forceinline=True, nogil=True)
-def lanes(products, k):  # type: ignore[no-untyped-def]
-    """Return the products of one kind, of all four rows."""
-    return products[k, 0], products[k, 1], products[k, 2], products[k, 3]
+def _cut_eight(rows, part):  # type: ignore[no-untyped-def]
+    return _cut_four(rows[:4], part) + _cut_four(rows[4:], part)
+
+
+#: Functions of kernels. ``tile(rows, i, last)`` gives the rows of a tile from ``i`` on; past the end the last one is
+#: repeated, whose factors there are zero. ``cut(rows, part)`` gives a slice of each.
+tile, cut = (_eight, _cut_eight) if ROWS == 8 else (_four, _cut_four)
 
 
 @njit(forceinline=True, nogil=True)
-def keep(products, k, found):  # type: ignore[no-untyped-def]
-    """Write the products of one kind."""
-    products[k, 0], products[k, 1], products[k, 2], products[k, 3] = found
+def second_halves(rows):  # type: ignore[no-untyped-def]
+    """Return the second halves of the rows of a tile, which are asked for while the first are worked on."""
+    return cut(rows, slice(rows[0].size // 2, rows[0].size))
 
 
 @njit(forceinline=True, nogil=True)
 def forward_mean(rows, ahead, mean, products):  # type: ignore[no-untyped-def]
-    """Write ``w . mean`` of four rows into ``products[0]``."""
-    keep(products, 0, _dot_mean(rows, ahead, (mean,)))
+    """Write ``w . mean`` of all rows into ``products[0]``."""
+    _dot_mean(rows, ahead, (mean,), (products[0],))
 
 
 @njit(forceinline=True, nogil=True)
 def forward_absolute(rows, ahead, mean, sd, products):  # type: ignore[no-untyped-def]
-    """Write ``w . mean`` and ``|w| . sd`` of four rows into the first two rows of ``products``."""
-    found = _dot_absolute(rows, ahead, (mean, sd))
-    keep(products, 0, found[:4])
-    keep(products, 1, found[4:])
+    """Write ``w . mean`` and ``|w| . sd`` of all rows into the first two rows of ``products``."""
+    _dot_absolute(rows, ahead, (mean, sd), (products[0], products[1]))
 
 
 @njit(forceinline=True, nogil=True)
 def forward_squared(rows, ahead, mean, variance, products):  # type: ignore[no-untyped-def]
-    """Write ``w . mean`` and ``w^2 . variance`` of four rows into the first and last row of ``products``."""
-    found = _dot_squared(rows, ahead, (mean, variance))
-    keep(products, 0, found[:4])
-    keep(products, 2, found[4:])
+    """Write ``w . mean`` and ``w^2 . variance`` of all rows into the first and last row of ``products``."""
+    _dot_squared(rows, ahead, (mean, variance), (products[0], products[2]))
 
 
 @njit(forceinline=True, nogil=True)
 def forward_both(rows, ahead, mean, sd, variance, products):  # type: ignore[no-untyped-def]
-    """Write ``w . mean``, ``|w| . sd`` and ``w^2 . variance`` of four rows into the rows of ``products``."""
-    _keep_three(products, _dot_both(rows, ahead, (mean, sd, variance)))
+    """Write ``w . mean``, ``|w| . sd`` and ``w^2 . variance`` of all rows into the rows of ``products``."""
+    _dot_both(rows, ahead, (mean, sd, variance), (products[0], products[1], products[2]))
 
 
 @njit(forceinline=True, nogil=True)
 def forward_spreads(rows, ahead, mean, sd, products):  # type: ignore[no-untyped-def]
     """Write the same with ``variance = sd^2``, which costs less."""
-    _keep_three(products, _dot_spreads(rows, ahead, (mean, sd, sd)))
-
-
-@njit(forceinline=True, nogil=True)
-def _keep_three(products, found):  # type: ignore[no-untyped-def]
-    keep(products, 0, found[:4])
-    keep(products, 1, found[4:8])
-    keep(products, 2, found[8:])
+    _dot_spreads(rows, ahead, (mean, sd, sd), (products[0], products[1], products[2]))
 
 
 @njit(forceinline=True, nogil=True)
 def adjoint_mean(rows, ahead, factor, gradient):  # type: ignore[no-untyped-def]
-    """Add four rows times ``factor[0]`` to the gradient."""
-    _add_mean(rows, ahead, lanes(factor, 0), (gradient,))
+    """Add all rows times ``factor[0]`` to the gradient."""
+    _add_mean(rows, ahead, (factor[0],), (gradient,))
 
 
 @njit(forceinline=True, nogil=True)
 def adjoint_absolute(rows, ahead, factor, gradient, absolute):  # type: ignore[no-untyped-def]
     """Add ``w e`` to the gradient and ``|w| factor[1]`` to the forest mixture curvature."""
-    _add_absolute(rows, ahead, lanes(factor, 0) + lanes(factor, 1), (gradient, absolute))
+    _add_absolute(rows, ahead, (factor[0], factor[1]), (gradient, absolute))
 
 
 @njit(forceinline=True, nogil=True)
 def adjoint_squared(rows, ahead, factor, gradient, squared):  # type: ignore[no-untyped-def]
     """Add ``w e`` to the gradient and ``w^2 factor[2]`` to the exact information."""
-    _add_squared(rows, ahead, lanes(factor, 0) + lanes(factor, 2), (gradient, squared))
+    _add_squared(rows, ahead, (factor[0], factor[2]), (gradient, squared))
 
 
 @njit(forceinline=True, nogil=True)
 def adjoint_both(rows, ahead, factor, gradient, absolute, squared):  # type: ignore[no-untyped-def]
     """Add to the gradient and to both curvatures."""
-    _add_both(rows, ahead, lanes(factor, 0) + lanes(factor, 1) + lanes(factor, 2), (gradient, absolute, squared))
+    _add_both(rows, ahead, (factor[0], factor[1], factor[2]), (gradient, absolute, squared))
 
 
 @njit(forceinline=True, nogil=True)
 def adjoint_spreads(rows, ahead, factor, linear, absolute, squared):  # type: ignore[no-untyped-def]
     """Add ``w factor[0]``, ``|w| factor[1]`` and ``w^2 factor[1]^2`` to three sums."""
-    _add_spreads(rows, ahead, lanes(factor, 0) + lanes(factor, 1) + lanes(factor, 1), (linear, absolute, squared))
+    _add_spreads(rows, ahead, (factor[0], factor[1], factor[1]), (linear, absolute, squared))

@@ -168,16 +168,21 @@ def add_to(part, total):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, fastmath=FAST)
-def total_of(parts, reach, start, which, total):  # type: ignore[no-untyped-def]
-    """Write one sum of all threads, in their order, from place ``start`` on; ``parts`` is (threads, places, sums).
+def total_of(parts, side_by_side, reach, start, which, total):  # type: ignore[no-untyped-def]
+    """Write one sum of all threads, in their order, from place ``start`` on.
 
-    A thread has sums for the places from ``reach[t, 0]`` to ``reach[t, 1]``. For others it has written nothing.
+    ``parts`` is (threads, places, sums) with all sums of a place side by side, else (threads, sums, places). A thread
+    has sums for the places from ``reach[t, 0]`` to ``reach[t, 1]``. For others it has written nothing.
     """
     total[:] = 0
     for t in range(parts.shape[0]):
         low, high = max(start, reach[t, 0]), min(start + total.size, reach[t, 1])
-        if low < high:
+        if low >= high:
+            continue
+        if side_by_side:
             add_to(parts[t, low:high, which], total[low - start : high - start])
+        else:
+            add_to(parts[t, which, low:high], total[low - start : high - start])
 
 
 @njit(nogil=True, fastmath=FAST)

@@ -18,6 +18,8 @@ from benchmarks.harness.rounds import clock
 from forestmix import memory
 from forestmix.inference.base import Memory
 from forestmix.kernels import threaded
+from forestmix.kernels.lines import ROWS
+from forestmix.kernels.tiles import adjoint_absolute, adjoint_both, forward_absolute, forward_spreads, tile
 from forestmix.model import observations
 from forestmix.posterior import GaussianFactors
 
@@ -76,14 +78,18 @@ def _sum(rows: Any, begin: int, end: int) -> float:
     return total
 
 
-@numba.njit(nogil=True, fastmath=True, cache=True)
-def _sum_by_four(rows: Any, begin: int, end: int) -> float:
-    total = rows.dtype.type(0)
-    for i in range(begin, end - 3, 4):
-        a, b, c, d = rows[i], rows[i + 1], rows[i + 2], rows[i + 3]
-        for j in range(rows.shape[1]):
-            total += (a[j] + b[j]) + (c[j] + d[j])
-    return total
+@numba.njit(nogil=True, cache=True)
+def _products(rows: Any, begin: int, end: int, spreads: bool) -> float:
+    same, factors = tile(rows, begin, end), np.ones((3, ROWS), rows.dtype)
+    vectors = np.ones((5, rows.shape[1]), rows.dtype)
+    for _ in range(begin, end, ROWS):
+        if spreads:
+            forward_spreads(same, (), vectors[0], vectors[1], factors)
+            adjoint_both(same, (), factors, vectors[2], vectors[3], vectors[4])
+        else:
+            forward_absolute(same, (), vectors[0], vectors[1], factors)
+            adjoint_absolute(same, (), factors, vectors[2], vectors[3])
+    return float(vectors[2, 0])
 
 
 @numba.njit(nogil=True, fastmath=True, cache=True)
@@ -104,13 +110,20 @@ def _on_threads(kernel: Callable[..., object], arrays: Sequence[np.ndarray], len
     return lambda: clock(run)
 
 
-def reading(W: np.ndarray, by_four: bool = False) -> Callable[[], float]:
-    """Return a call that times reading W once, by adding up its entries.
+def reading(W: np.ndarray) -> Callable[[], float]:
+    """Return a call that times reading W once, by adding up its entries in a plain loop."""
+    rows = W if W.flags.c_contiguous else W.T
+    return _on_threads(_sum, [rows] * numba.config.NUMBA_NUM_THREADS, len(rows))
 
-    In a plain loop, or four rows at a time, as the passes read them: that keeps more of the memory's loads under way.
+
+def products_in_cache(W: np.ndarray, objective: str) -> Callable[[], float]:
+    """Return a call that times the products of an iteration with Bernoulli rows, were W in the second-level cache.
+
+    Each thread takes its first tile again and again, as many times as it has tiles.
     """
     rows = W if W.flags.c_contiguous else W.T
-    return _on_threads(_sum_by_four if by_four else _sum, [rows] * numba.config.NUMBA_NUM_THREADS, len(rows))
+    kernel = partial(_products, spreads=objective == "elbo")
+    return _on_threads(kernel, [rows] * numba.config.NUMBA_NUM_THREADS, len(rows))
 
 
 def arithmetic() -> Callable[[], float]:

@@ -1,0 +1,40 @@
+"""Tiles of either height, on any machine: which one kernels use depends on its registers."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from forestmix.kernels import tiles
+
+HEIGHTS = pytest.mark.parametrize(
+    ("height", "tile", "cut"), [(4, tiles._four, tiles._cut_four), (8, tiles._eight, tiles._cut_eight)]
+)
+
+
+@HEIGHTS
+@pytest.mark.parametrize("first", [0, 3, 9, 11])
+def test_rows_past_the_end_are_the_last_one(height, tile, cut, first):
+    W, last = np.arange(60.0).reshape(12, 5), 11
+    rows = tile(W, first, last)
+    np.testing.assert_array_equal(rows, W[np.minimum(first + np.arange(height), last - 1)])
+    np.testing.assert_array_equal(cut(rows, slice(2, 4)), np.array(rows)[:, 2:4])
+
+
+def test_kernels_for_a_machine_with_narrow_registers():
+    """The tests of passes and steps over a dense W, in a process whose kernels are compiled without wide registers."""
+    here = Path(__file__).parent
+    chosen = "three and float64 and (row-major or column-major) and (formulas or image or exact)"
+    code = "from forestmix.kernels.lines import ROWS; assert ROWS == 4"
+    environment = os.environ | {"NUMBA_ENABLE_AVX": "0"}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:xdist", "-p", "no:cacheprovider", "-k", chosen,
+         str(here / "test_passes.py"), str(here / "test_column_steps.py"), str(here / "test_plain_steps.py")],
+        env=environment, cwd=here.parent, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert " passed" in done.stdout

@@ -24,7 +24,7 @@ from forestmix.arrays import Array
 from forestmix.kernels.dense import ABSOLUTE_SPREAD, NO_SPREAD, SQUARED_SPREAD, add_rows, project_rows
 from forestmix.kernels.lines import FAST, ROWS
 from forestmix.kernels.rows import GAUSSIAN, gaussian_terms, of_row, row_terms, rows_of
-from forestmix.kernels.tiles import adjoint_mean, adjoint_spreads, forward_both, forward_mean, second_halves, tile
+from forestmix.kernels.tiles import adjoint_mean, adjoint_spreads, ahead_of, forward_both, forward_mean, second_halves, tile
 from forestmix.kernels.vectors import AT_ONCE
 
 
@@ -41,7 +41,7 @@ def project_columns(
         for lane in range(min(ROWS, last - j)):
             factors[0, lane], factors[1, lane], factors[2, lane] = mean[j + lane], sd[j + lane], sd[j + lane] ** 2
         columns, following = tile(transposed, j, last), tile(transposed, j + ROWS, last)
-        add_columns(columns, second_halves(columns) + following, factors, absolute, squared, parts)
+        add_columns(columns, following + second_halves(following), factors, absolute, squared, parts)
 
 
 @njit(cache=True, nogil=True)
@@ -124,7 +124,8 @@ def step_columns(
     products = np.zeros((3, ROWS), transposed.dtype)
     for j in range(first, last, ROWS):
         columns = tile(transposed, j, last)
-        collect_columns(columns, second_halves(columns), error, weighted, kappa, absolute, squared, products)
+        soon, later = ahead_of(columns, tile(transposed, j + ROWS, last))
+        collect_columns(columns, soon, error, weighted, kappa, absolute, squared, products)
         for lane in range(min(ROWS, last - j)):
             k = j + lane
             gradient[k] = products[0, lane]
@@ -136,7 +137,7 @@ def step_columns(
             j, min(ROWS, last - j), mean, sd, prior_mean, precision, unit, gradient, slope, curvature,
             curvature if paper else exact, new_mean, new_sd, products, totals,
         )  # fmt: skip
-        add_columns(columns, tile(transposed, j + ROWS, last), products, next_absolute, next_squared, parts)
+        add_columns(columns, later, products, next_absolute, next_squared, parts)
 
 
 @njit(forceinline=True, nogil=True)
@@ -195,7 +196,8 @@ def conjugate_columns(
     norm, products = 0.0, np.zeros((1, ROWS), transposed.dtype)
     for j in range(first, last, ROWS):
         columns = tile(transposed, j, last)
-        forward_mean(columns, second_halves(columns), weighted, products)
+        soon, later = ahead_of(columns, tile(transposed, j + ROWS, last))
+        forward_mean(columns, soon, weighted, products)
         for lane in range(ROWS):
             k = j + lane
             if k >= last:
@@ -206,5 +208,5 @@ def conjugate_columns(
             new_gradient[k] = gradient[k] - length * image
             products[0, lane] = new_gradient[k] * inverse[k]
             norm += float(new_gradient[k]) * float(products[0, lane])
-        adjoint_mean(columns, tile(transposed, j + ROWS, last), products, parts[0])
+        adjoint_mean(columns, later, products, parts[0])
     totals[0] = norm

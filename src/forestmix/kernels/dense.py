@@ -26,6 +26,7 @@ from forestmix.kernels.tiles import (
     adjoint_both,
     adjoint_mean,
     adjoint_squared,
+    ahead_of,
     cut,
     forward_absolute,
     forward_both,
@@ -114,11 +115,12 @@ def pass_rows(
     variance = sd**2 if by_square else sd
     for i in range(first, last, ROWS):
         rows = tile(W, i, last)
-        project_rows(rows, second_halves(rows), mean, sd, variance, by_sum, by_square, products)
+        soon, later = ahead_of(rows, tile(W, i + ROWS, last))
+        project_rows(rows, soon, mean, sd, variance, by_sum, by_square, products)
         settle_rows(
             i, min(ROWS, last - i), products, spread, bias, kind, x, scale, constant, eta, error, kappa, totals
         )  # fmt: skip
-        add_rows(rows, tile(W, i + ROWS, last), products, absolute, squared, parts)
+        add_rows(rows, later, products, absolute, squared, parts)
 
 
 @njit(cache=True, nogil=True)
@@ -149,10 +151,10 @@ def block_rows(transposed):  # type: ignore[no-untyped-def]
 
 @njit(forceinline=True, nogil=True)
 def block_columns(transposed, j, rows):  # type: ignore[no-untyped-def]
-    """Return the given rows of the columns of a tile, and what to ask for meanwhile if columns are gone over once."""
+    """Return the given rows of the columns of a tile, and of the following ones, to be asked for in two halves."""
     m = transposed.shape[0]
-    columns, following = cut(tile(transposed, j, m), rows), cut(tile(transposed, j + ROWS, m), rows)
-    return columns, second_halves(columns) + following
+    following = cut(tile(transposed, j + ROWS, m), rows)
+    return cut(tile(transposed, j, m), rows), following + second_halves(following)
 
 
 @njit(cache=True, nogil=True)
@@ -206,12 +208,13 @@ def normal_rows(first: int, last: int, W: Array, direction: Array, kappa: Array,
     form, products = 0.0, np.zeros((1, ROWS), W.dtype)
     for i in range(first, last, ROWS):
         rows = tile(W, i, last)
-        forward_mean(rows, second_halves(rows), direction, products)
+        soon, later = ahead_of(rows, tile(W, i + ROWS, last))
+        forward_mean(rows, soon, direction, products)
         for lane in range(ROWS):
             image = products[0, lane]
             products[0, lane] = image * kappa[i + lane] if i + lane < last else 0
             form += float(image) * float(products[0, lane])
-        adjoint_mean(rows, tile(W, i + ROWS, last), products, parts[0])
+        adjoint_mean(rows, later, products, parts[0])
     totals[0] = form
 
 

@@ -168,11 +168,8 @@ class Products:
         builder = self.builder
         for one, narrow, broad in zip(products, self.sums[1], self.sums[self.wide], strict=True):
             for k in range(len(self.rows)):
-                total = builder.extract_element(builder.load(narrow[k]), ir.IntType(32)(0))
-                lanes = builder.load(broad[k])
-                for lane in range(self.wide):
-                    total = builder.fadd(total, builder.extract_element(lanes, ir.IntType(32)(lane)), flags=FLAGS)
-                builder.store(total, one.place(one.length.type(k), one.entry))
+                total = builder.fadd(builder.load(narrow[k]), _folded(builder, builder.load(broad[k])), flags=FLAGS)
+                one.write(one.length.type(k), total)
 
 
 class Line:
@@ -254,6 +251,16 @@ def _loop(
 def _plus(builder: Value, total: Value, factors: list[Value]) -> Value:
     """Build the sum of a total and a product."""
     return builder.fadd(total, *factors, flags=FLAGS) if len(factors) == 1 else add_product(builder, total, *factors)
+
+
+def _folded(builder: Value, vector: Value) -> Value:
+    """Build the sum of a vector's entries, a vector of one, half on half."""
+    while (width := vector.type.count) > 1:
+        halves = [ir.Constant(ir.VectorType(ir.IntType(32), width // 2), list(range(start, start + width // 2)))
+                  for start in (0, width // 2)]  # fmt: skip
+        low, high = (builder.shuffle_vector(vector, vector, half) for half in halves)
+        vector = builder.fadd(low, high, flags=FLAGS)
+    return vector
 
 
 def _absolute(builder: Value, w: Value) -> Value:

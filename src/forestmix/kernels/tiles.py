@@ -20,6 +20,9 @@ from forestmix.kernels.lines import (
     squared_product,
 )
 
+#: Bytes of a row from which on it is asked for while its tile is worked on already.
+LONG = 2**15
+
 _dot_mean = dotter(itself)
 _dot_absolute = dotter(itself, absolute_value)
 _dot_squared = dotter(itself, square)
@@ -59,8 +62,20 @@ tile, cut = (_eight, _cut_eight) if ROWS == 8 else (_four, _cut_four)
 
 @njit(forceinline=True, nogil=True)
 def second_halves(rows):  # type: ignore[no-untyped-def]
-    """Return the second halves of the rows of a tile, which are asked for while the first are worked on."""
+    """Return the second halves of the rows of a tile."""
     return cut(rows, slice(rows[0].size // 2, rows[0].size))
+
+
+@njit(forceinline=True, nogil=True)
+def ahead_of(rows, following):  # type: ignore[no-untyped-def]
+    """Return what to ask for while rows are multiplied, and what while they are added up, to be gone over next.
+
+    Long rows are followed so closely that little more than one tile has to stay in the cache; of short ones the end
+    would be asked for too late.
+    """
+    if rows[0].size * rows[0].itemsize > LONG:
+        return second_halves(rows), following
+    return following, second_halves(following)
 
 
 @njit(forceinline=True, nogil=True)

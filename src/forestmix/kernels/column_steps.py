@@ -24,7 +24,7 @@ from forestmix.arrays import Array
 from forestmix.kernels.dense import ABSOLUTE_SPREAD, NO_SPREAD, SQUARED_SPREAD, add_rows, project_rows
 from forestmix.kernels.lines import FAST, ROWS
 from forestmix.kernels.rows import GAUSSIAN, gaussian_terms, of_row, row_terms, rows_of
-from forestmix.kernels.tiles import adjoint_mean, adjoint_spreads, ahead_of, forward_both, forward_mean, second_halves, tile
+from forestmix.kernels.tiles import adjoint_mean, adjoint_spreads, ahead_of, following, forward_both, forward_mean, tile
 from forestmix.kernels.vectors import AT_ONCE
 
 
@@ -36,12 +36,12 @@ def project_columns(
     """Add up the row sums of given latents; there is nothing for ``totals``."""
     parts[:] = 0
     factors = np.zeros((3, ROWS), transposed.dtype)
+    ahead = following(transposed, transposed.shape[1])
     for j in range(first, last, ROWS):
         factors[:] = 0
         for lane in range(min(ROWS, last - j)):
             factors[0, lane], factors[1, lane], factors[2, lane] = mean[j + lane], sd[j + lane], sd[j + lane] ** 2
-        columns, following = tile(transposed, j, last), tile(transposed, j + ROWS, last)
-        add_columns(columns, following + second_halves(following), factors, absolute, squared, parts)
+        add_columns(tile(transposed, j, last), ahead, factors, absolute, squared, parts)
 
 
 @njit(cache=True, nogil=True)
@@ -122,9 +122,9 @@ def step_columns(
     """
     parts[:] = 0
     products = np.zeros((3, ROWS), transposed.dtype)
+    soon, later = ahead_of(transposed)
     for j in range(first, last, ROWS):
         columns = tile(transposed, j, last)
-        soon, later = ahead_of(columns, tile(transposed, j + ROWS, last))
         collect_columns(columns, soon, error, weighted, kappa, absolute, squared, products)
         for lane in range(min(ROWS, last - j)):
             k = j + lane
@@ -194,9 +194,9 @@ def conjugate_columns(
     """
     parts[:] = 0
     norm, products = 0.0, np.zeros((1, ROWS), transposed.dtype)
+    soon, later = ahead_of(transposed)
     for j in range(first, last, ROWS):
         columns = tile(transposed, j, last)
-        soon, later = ahead_of(columns, tile(transposed, j + ROWS, last))
         forward_mean(columns, soon, weighted, products)
         for lane in range(ROWS):
             k = j + lane

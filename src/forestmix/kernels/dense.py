@@ -28,12 +28,12 @@ from forestmix.kernels.tiles import (
     adjoint_squared,
     ahead_of,
     cut,
+    following,
     forward_absolute,
     forward_both,
     forward_mean,
     forward_spreads,
     forward_squared,
-    second_halves,
     tile,
 )  # fmt: skip
 
@@ -113,9 +113,9 @@ def pass_rows(
     products = np.zeros((3, ROWS), W.dtype)
     by_sum, by_square = absolute or spread == ABSOLUTE_SPREAD, spread == SQUARED_SPREAD
     variance = sd**2 if by_square else sd
+    soon, later = ahead_of(W)
     for i in range(first, last, ROWS):
         rows = tile(W, i, last)
-        soon, later = ahead_of(rows, tile(W, i + ROWS, last))
         project_rows(rows, soon, mean, sd, variance, by_sum, by_square, products)
         settle_rows(
             i, min(ROWS, last - i), products, spread, bias, kind, x, scale, constant, eta, error, kappa, totals
@@ -149,23 +149,16 @@ def block_rows(transposed):  # type: ignore[no-untyped-def]
     return fitting if SHORTEST <= fitting < BLOCK else BLOCK
 
 
-@njit(forceinline=True, nogil=True)
-def block_columns(transposed, j, rows):  # type: ignore[no-untyped-def]
-    """Return the given rows of the columns of a tile, and of the following ones, to be asked for in two halves."""
-    m = transposed.shape[0]
-    following = cut(tile(transposed, j + ROWS, m), rows)
-    return cut(tile(transposed, j, m), rows), following + second_halves(following)
-
-
 @njit(cache=True, nogil=True)
 def _project_block(transposed, rows, mean, sd, spreads, sums):  # type: ignore[no-untyped-def]
     m = transposed.shape[0]
     factor = np.zeros((3, ROWS), transposed.dtype)
+    ahead = following(transposed, rows.stop - rows.start)
     for j in range(0, m, ROWS):
         factor[:] = 0
         for lane in range(min(ROWS, m - j)):
             factor[0, lane], factor[1, lane], factor[2, lane] = mean[j + lane], sd[j + lane], sd[j + lane] ** 2
-        columns, ahead = block_columns(transposed, j, rows)
+        columns = cut(tile(transposed, j, m), rows)
         if spreads:
             adjoint_both(columns, ahead, factor, sums[0], sums[1], sums[2])
         else:
@@ -175,8 +168,9 @@ def _project_block(transposed, rows, mean, sd, spreads, sums):  # type: ignore[n
 @njit(cache=True, nogil=True)
 def _collect_block(transposed, rows, sums, absolute, squared, parts):  # type: ignore[no-untyped-def]
     m, out = transposed.shape[0], np.zeros((3, ROWS), transposed.dtype)
+    ahead = following(transposed, rows.stop - rows.start)
     for j in range(0, m, ROWS):
-        columns, ahead = block_columns(transposed, j, rows)
+        columns = cut(tile(transposed, j, m), rows)
         if absolute or squared:
             forward_both(columns, ahead, sums[0], sums[1], sums[2], out)
         else:
@@ -206,9 +200,9 @@ def normal_rows(first: int, last: int, W: Array, direction: Array, kappa: Array,
     """Add up ``W^T diag(kappa) W p`` and ``(W p)^T diag(kappa) W p`` over a range of rows of a row-major W."""
     parts[:] = 0
     form, products = 0.0, np.zeros((1, ROWS), W.dtype)
+    soon, later = ahead_of(W)
     for i in range(first, last, ROWS):
         rows = tile(W, i, last)
-        soon, later = ahead_of(rows, tile(W, i + ROWS, last))
         forward_mean(rows, soon, direction, products)
         for lane in range(ROWS):
             image = products[0, lane]

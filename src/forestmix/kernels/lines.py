@@ -80,8 +80,8 @@ def adder(*terms: Term) -> Any:
     """Return a function for kernels, ``add(rows, ahead, factors, sums)``.
 
     For each term ``t`` it does ``sum[j] += t(a[j], f[0]) + t(b[j], f[1]) + ...`` for all j, over the rows ``a, b, ...``
-    and with an array ``f`` of ``factors``. Meanwhile it asks for the first half of the rows ``ahead``, and again for
-    those that it is about to read. Sums may be longer than rows.
+    and with an array ``f`` of ``factors``. Meanwhile it asks for what is ``ahead``, a tuple of distances: so many
+    entries from each of the rows on, half as many entries as a row has. Sums may be longer than rows.
 
     Args:
         terms: what of an entry and its row's factor is added to each of the sums.
@@ -109,7 +109,7 @@ def dotter(*terms: Term) -> Any:
 
     For each term ``t``, with its own of ``vectors`` and ``products``, it writes ``sum_j t(a[j], v[j])`` into
     ``product[0]``, ``sum_j t(b[j], v[j])`` into ``product[1]``, ... for the rows ``a, b, ...``. Meanwhile it asks for
-    the first half of the rows ``ahead``, and again for those that it is about to read.
+    what is ``ahead``, as ``adder`` does.
 
     Args:
         terms: what of an entry of a row and of each of the vectors is added up.
@@ -223,12 +223,12 @@ def _parts(context: Any, builder: Value, kind: Any, given: Value) -> list[Any]:
 
 
 def _loop(
-    builder: Value, rows: list[Line], length: Value, size: int, ahead: list[Line], body: Callable[[Value, int], None]
+    builder: Value, rows: list[Line], length: Value, size: int, ahead: list[Value], body: Callable[[Value, int], None]
 ) -> None:
     """Build a loop over lines of the cache, in vectors of ``size`` bytes, and one over the entries that are left.
 
-    Meanwhile rows ``ahead`` are asked for at half the speed, every second one now and the others with the next line,
-    and in between again; and the rows themselves shortly before they are read.
+    Meanwhile what is ``ahead`` of the rows is asked for at half the speed, of every second row now and of the others
+    with the next line, and in between again; and the rows themselves shortly before they are read.
     """
     index, entry = length.type, rows[0].size
     width, line = size // entry, LINE // entry
@@ -238,8 +238,10 @@ def _loop(
         old = builder.sub(new, index(AGAIN // entry))
         odd = builder.trunc(builder.udiv(j, index(line)), ir.IntType(1))
         places = builder.select(odd, old, new), builder.select(odd, new, old)
-        for k, one in enumerate(ahead):
-            one.fetch(places[k % 2], SECOND_LEVEL)
+        for distance in ahead:
+            far = [builder.add(place, distance) for place in places]
+            for k, one in enumerate(rows):
+                one.fetch(far[k % 2], SECOND_LEVEL)
         for one in rows:
             one.fetch(builder.add(j, index(SOON // entry)), FIRST_LEVEL)
         for start in range(0, line, width):

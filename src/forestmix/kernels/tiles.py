@@ -1,8 +1,8 @@
 """What the dense passes do with a tile: some rows of W, or columns, at a time.
 
 ``products`` has the rows of the tile in its columns, and a row for each kind of product: with the mean or the error,
-with what belongs to ``|w|``, and with what belongs to ``w^2``. The first half of rows ``ahead`` is asked for meanwhile;
-there may be none.
+with what belongs to ``|w|``, and with what belongs to ``w^2``. What is ``ahead``, see ``lines.adder``, is asked for
+meanwhile.
 """
 
 from __future__ import annotations
@@ -61,21 +61,23 @@ tile, cut = (_eight, _cut_eight) if ROWS == 8 else (_four, _cut_four)
 
 
 @njit(forceinline=True, nogil=True)
-def second_halves(rows):  # type: ignore[no-untyped-def]
-    """Return the second halves of the rows of a tile."""
-    return cut(rows, slice(rows[0].size // 2, rows[0].size))
+def ahead_of(rows):  # type: ignore[no-untyped-def]
+    """Return what to ask for while tiles of these rows are multiplied, and what while they are added up.
+
+    Long rows are followed so closely that little more than one tile has to stay in the cache: the second half of a tile
+    is asked for while it is multiplied, the first half of the next one later. Of short rows the end would be asked for
+    too late, so they are asked for earlier by half a tile.
+    """
+    length = rows.shape[1]
+    if length * rows.itemsize > LONG:
+        return (length // 2,), (ROWS * length,)
+    return (ROWS * length,), (ROWS * length + length // 2,)
 
 
 @njit(forceinline=True, nogil=True)
-def ahead_of(rows, following):  # type: ignore[no-untyped-def]
-    """Return what to ask for while rows are multiplied, and what while they are added up, to be gone over next.
-
-    Long rows are followed so closely that little more than one tile has to stay in the cache; of short ones the end
-    would be asked for too late.
-    """
-    if rows[0].size * rows[0].itemsize > LONG:
-        return second_halves(rows), following
-    return following, second_halves(following)
+def following(rows, length):  # type: ignore[no-untyped-def]
+    """Return what to ask for while ``length`` entries of the rows of a tile are gone over once: all of the next one."""
+    return ROWS * rows.shape[1], ROWS * rows.shape[1] + length // 2
 
 
 @njit(forceinline=True, nogil=True)

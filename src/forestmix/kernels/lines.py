@@ -40,7 +40,7 @@ ROWS, VECTOR = (8, LINE) if _wide() else (4, LINE // 2)
 FIRST_LEVEL, SECOND_LEVEL = 3, 2
 #: Bytes by which the second request for a line comes after the first, and from a line that is worked on to one that is
 #: asked for the last time.
-AGAIN, SOON = 1024, 1024
+AGAIN, SOON = 2048, 640
 #: What the compiler may assume about sums; not all of ``fastmath``, which would assume that nothing overflows.
 FAST = {"reassoc", "contract", "nsz", "arcp"}
 FLAGS = sorted(FAST)
@@ -96,7 +96,10 @@ def adder(*terms: Term) -> Any:
                 _parts(context, builder, kind, value) for kind, value in zip(signature.args, given, strict=True)
             )
             numbers = [[one.entry_at(one.length.type(k)) for k in range(len(rows))] for one in factors]
-            _loop(builder, rows, rows[0].length, vector, ahead, partial(_add, builder, terms, rows, numbers, sums))
+            # With three sums the core has enough to do, and asking once more costs more than it saves.
+            soon = rows if len(terms) < 3 else []
+            body = partial(_add, builder, terms, rows, numbers, sums)
+            _loop(builder, rows, rows[0].length, vector, ahead, soon, body)
             return context.get_dummy_value()
 
         return types.void(rows, ahead, factors, sums), build
@@ -124,7 +127,7 @@ def dotter(*terms: Term) -> Any:
                 _parts(context, builder, kind, value) for kind, value in zip(signature.args, given, strict=True)
             )
             sums = Products(builder, terms, rows, vectors, vector)
-            _loop(builder, rows, vectors[0].length, vector, ahead, sums.add)
+            _loop(builder, rows, vectors[0].length, vector, ahead, rows, sums.add)
             sums.write(products)
             return context.get_dummy_value()
 
@@ -223,12 +226,13 @@ def _parts(context: Any, builder: Value, kind: Any, given: Value) -> list[Any]:
 
 
 def _loop(
-    builder: Value, rows: list[Line], length: Value, size: int, ahead: list[Value], body: Callable[[Value, int], None]
-) -> None:
+    builder: Value, rows: list[Line], length: Value, size: int, ahead: list[Value], soon: list[Line],
+    body: Callable[[Value, int], None],
+) -> None:  # fmt: skip
     """Build a loop over lines of the cache, in vectors of ``size`` bytes, and one over the entries that are left.
 
     Meanwhile what is ``ahead`` of the rows is asked for at half the speed, of every second row now and of the others
-    with the next line, and in between again; and the rows themselves shortly before they are read.
+    with the next line, and in between again; and rows that are worked on ``soon``.
     """
     index, entry = length.type, rows[0].size
     width, line = size // entry, LINE // entry
@@ -242,7 +246,7 @@ def _loop(
             far = [builder.add(place, distance) for place in places]
             for k, one in enumerate(rows):
                 one.fetch(far[k % 2], SECOND_LEVEL)
-        for one in rows:
+        for one in soon:
             one.fetch(builder.add(j, index(SOON // entry)), FIRST_LEVEL)
         for start in range(0, line, width):
             body(builder.add(j, index(start)), width)

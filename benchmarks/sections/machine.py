@@ -195,7 +195,7 @@ def measure(size: str, say: Callable[[str], None]) -> Section:
     shared = (
         "The memory of a virtual machine is faster at one time than at another, so the bandwidth stands beside each "
         "ratio. Where two threads together read no faster than one, the pass waits for the memory; where they read "
-        "twice as fast, its products, which the table has in cache, take almost as long as reading."
+        "twice as fast, its products, which the table has in cache, take about as long as reading."
     )
     section = Section("machine", "At the machine's limit", [note, shared])
     dense(section, shape, repeats, say)

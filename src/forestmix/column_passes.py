@@ -101,19 +101,18 @@ def settle(
         exact: whether the step is to compute H.
 
     """
-    from forestmix.kernels import column_steps, csc, dense, threaded
+    from forestmix.kernels import column_steps, csc, settling, threaded
 
     n, dtype = weights.shape[0], weights.dtype
     eta, error, kappa = memory.empty((3, n), dtype)
-    kernel: Callable[..., None] = column_steps.settle_sums
-    parts: tuple[Array, ...] = (sums.parts.sums,)
+    kernel: Callable[..., None] = column_steps.settle_parts
     shape: tuple[int, ...] = (n,)
     if isinstance(weights, SparseColumnWeights):
-        kernel, parts, shape = csc.settle_parts, sums.parts, (n, 4 if exact else 2)
+        kernel, shape = csc.settle_parts, (n, 4 if exact else 2)
     terms = memory.empty(shape, dtype)
     totals = threaded.summed(
-        kernel, (1, n), 2, *parts, sums.absolute, bias, rows.kind[0], rows.x[0], rows.scale, rows.constant[0],
-        dense.SPREADS[spread], eta, error, kappa, terms,
+        kernel, (1, n), 2, *sums.parts, sums.absolute, bias, rows.kind[0], rows.x[0], rows.scale, rows.constant[0],
+        settling.SPREADS[spread], eta, error, kappa, terms,
         entries=threaded.ENTRIES if spread is None else threaded.ENTRIES_OF_EXPECTATION,
     )  # fmt: skip
     return Settled(totals[:, 0], totals[:, 1], eta, error, kappa, terms)

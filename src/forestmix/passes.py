@@ -7,7 +7,6 @@ matrix products use each entry of W many times anyway.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -105,7 +104,8 @@ def pass_parts(
     ``pairs`` is mean and sd side by side, (m, 2), as sparse weights ask for them, if they are there already. Returned
     are the sums, the value and its magnitude, (2,), and ``eta``, ``error`` and ``kappa``, (n,).
     """
-    from forestmix.kernels import csr, dense
+    from forestmix.kernels import csr, dense, settling
+    from forestmix.kernels.rows import BERNOULLI
 
     rows = (bias, table.kind[0], table.x[0], table.scale, table.constant[0])
     # One block: large ones get large pages from NumPy, and small pages would be mapped one by one during the pass.
@@ -116,9 +116,15 @@ def pass_parts(
         vectors = (np.stack([mean, sd], axis=1, out=memory.empty((len(mean), 2), weights.dtype)),)
     else:
         vectors = (pairs,)
+    costly = spread is not None and (table.kind.size > 1 or table.kind[0, 0] == BERNOULLI)
+    kernels: tuple[Any, Any, Any] = (
+        csr.pass_rows if spread is None else csr.pass_together,
+        dense.pass_together if costly else dense.pass_rows,
+        dense.pass_columns,
+    )
     parts, totals = _over_ranges(
-        weights, (csr.pass_rows, dense.pass_rows, dense.pass_columns), 1 + curvature + exact,
-        (*rows, *vectors, dense.SPREADS[spread], curvature, exact, *terms),
+        weights, kernels, 1 + curvature + exact,
+        (*rows, *vectors, settling.SPREADS[spread], curvature, exact, *terms),
     )  # fmt: skip
     return parts, totals, terms
 
@@ -128,12 +134,12 @@ def settle_rows(bias: Array, table: RowTable, eta: Array, spread: Array | None) 
 
     ``spread`` is (N or 1, n), or ``None`` for 0.
     """
-    from forestmix.kernels import rows, threaded
+    from forestmix.kernels import settling, threaded
 
     shape, dtype = eta.shape, eta.dtype
     error, kappa = memory.empty(shape, dtype), memory.empty(shape, dtype)
     totals = threaded.summed(
-        rows.settle_rows, shape, 2, table.kind, table.x, table.scale, table.constant, bias, eta,
+        settling.settle_rows, shape, 2, table.kind, table.x, table.scale, table.constant, bias, eta,
         np.empty((0, 0), dtype) if spread is None else spread, error, kappa,
         entries=threaded.ENTRIES if spread is None else threaded.ENTRIES_OF_EXPECTATION,
     )  # fmt: skip
@@ -235,14 +241,10 @@ def totals_of(count: int, number: int = 2) -> Array:
 
 def _added_up(weights: Weights, parts: Parts, sd: Array, curvature: bool, sums: int) -> Array:
     """Return what the threads have added up, (sums, m), with ``D`` in the place of ``D sigma``."""
-    from forestmix.kernels import csr, dense, threaded
+    from forestmix.kernels import threaded, vectors
 
-    m, spread = weights.shape[1], np.ascontiguousarray(sd)
-    kernel: Callable[..., object] = dense.add_up
-    given: tuple[Array, ...] = (parts.sums,)
-    if isinstance(weights, SparseWeights):
-        kernel, given = csr.add_up, parts
+    m, given = weights.shape[1], (parts.sums, isinstance(weights, SparseWeights), parts.reach, np.ascontiguousarray(sd))
     count = threaded.threads(m * sums * len(parts.sums))
     out, cuts = memory.empty((sums, m), weights.dtype), threaded.even_cuts(m, count)
-    threaded.run_all([partial(kernel, *bounds, *given, spread, curvature, out) for bounds in pairwise(cuts)])
+    threaded.run_all([partial(vectors.add_up, *bounds, *given, curvature, out) for bounds in pairwise(cuts)])
     return out

@@ -21,11 +21,13 @@ import numpy as np
 from numba import njit
 
 from forestmix.arrays import Array
-from forestmix.kernels.dense import ABSOLUTE_SPREAD, NO_SPREAD, SQUARED_SPREAD, add_rows, project_rows
+from forestmix.kernels.dense import add_rows, project_rows
 from forestmix.kernels.lines import FAST, ROWS
-from forestmix.kernels.rows import GAUSSIAN, gaussian_terms, of_row, row_terms, rows_of
+from forestmix.kernels.rows import GAUSSIAN, gaussian_terms, of_row, rows_of
+from forestmix.kernels.scratch import new_scratch
+from forestmix.kernels.settling import NO_SPREAD, settle_sums
 from forestmix.kernels.tiles import adjoint_mean, adjoint_spreads, ahead_of, following, forward_both, forward_mean, tile
-from forestmix.kernels.vectors import AT_ONCE
+from forestmix.kernels.vectors import AT_ONCE, total_of
 
 
 @njit(cache=True, nogil=True)
@@ -45,26 +47,27 @@ def project_columns(
 
 
 @njit(cache=True, nogil=True)
-def settle_sums(
-    first: int, last: int, parts: Array, absolute: bool, bias: Array, kind: Array, x: Array, scale: Array,
-    constant: Array, spread: int, eta: Array, error: Array, kappa: Array, weighted: Array, totals: Array,
+def settle_parts(
+    first: int, last: int, parts: Array, reach: Array, absolute: bool, bias: Array, kind: Array, x: Array,
+    scale: Array, constant: Array, spread: int, eta: Array, error: Array, kappa: Array, weighted: Array, totals: Array,
 ) -> None:  # fmt: skip
     """Turn the sums of a range of rows, (threads, sums, n or more), into their terms; see ``settle_block``."""
+    scratch, whole = new_scratch(), np.empty((parts.shape[1], AT_ONCE), parts.dtype)
     for start in range(first, last, AT_ONCE):
         stop = min(start + AT_ONCE, last)
-        sums = parts[0, :, start:stop].copy()
-        for t in range(1, parts.shape[0]):
-            sums += parts[t, :, start:stop]
-        settle_block(start, sums, bias, kind, x, scale, constant, spread, eta, error, kappa, totals[0])
+        sums = whole[:, : stop - start]
+        for k in range(sums.shape[0]):
+            total_of(parts, False, reach, start, k, sums[k])
+        settle_block(start, sums, bias, kind, x, scale, constant, spread, eta, error, kappa, scratch, totals[0])
         for i in range(start, stop):
             weighted[i] = sums[1, i - start] * kappa[i] if absolute else 0
 
 
 @njit(nogil=True)
-def settle_block(start, sums, bias, kind, x, scale, constant, spread, eta, error, kappa, totals):  # type: ignore[no-untyped-def]
+def settle_block(start, sums, bias, kind, x, scale, constant, spread, eta, error, kappa, scratch, totals):  # type: ignore[no-untyped-def]
     """Turn the sums of rows from ``start`` on, (sums, rows), into their terms, and add up value and magnitude.
 
-    It is what a pass does with each row (``kernels.csr.pass_rows``). The sums are those of ``parts`` above.
+    The sums are those of ``parts`` above.
     """
     if kind.size == 1 and kind[0] == GAUSSIAN and spread == NO_SPREAD:
         at = slice(start, start + sums.shape[1])
@@ -73,21 +76,8 @@ def settle_block(start, sums, bias, kind, x, scale, constant, spread, eta, error
             kappa[at], totals,
         )  # fmt: skip
         return
-    total, size = 0.0, 0.0
-    for k in range(sums.shape[1]):
-        i, r = start + k, 0.0
-        b = of_row(bias, i)
-        m = sums[0, k] + b
-        if spread == ABSOLUTE_SPREAD:
-            r = float(sums[1, k])
-        elif spread == SQUARED_SPREAD:
-            r = math.sqrt(sums[sums.shape[0] - 1, k])
-        value, e, curvature = row_terms(of_row(kind, i), x[i], of_row(scale, i), of_row(constant, i), m, r)
-        eta[i], error[i], kappa[i] = m, e, curvature
-        total += value
-        size += abs(value) + abs(e) * (abs(m) + abs(b) + abs(x[i]))
-    totals[0] += total
-    totals[1] += size
+    count = sums.shape[1]
+    settle_sums(start, count, sums, spread, bias, kind, x, scale, constant, eta, error, kappa, scratch, totals)
 
 
 @njit(nogil=True, fastmath=FAST)
@@ -122,7 +112,7 @@ def step_columns(
     """
     parts[:] = 0
     products = np.zeros((3, ROWS), transposed.dtype)
-    soon, later = ahead_of(transposed)
+    soon, later = ahead_of(transposed, 1)
     for j in range(first, last, ROWS):
         columns = tile(transposed, j, last)
         collect_columns(columns, soon, error, weighted, kappa, absolute, squared, products)
@@ -194,7 +184,7 @@ def conjugate_columns(
     """
     parts[:] = 0
     norm, products = 0.0, np.zeros((1, ROWS), transposed.dtype)
-    soon, later = ahead_of(transposed)
+    soon, later = ahead_of(transposed, 1)
     for j in range(first, last, ROWS):
         columns = tile(transposed, j, last)
         forward_mean(columns, soon, weighted, products)

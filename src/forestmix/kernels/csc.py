@@ -18,6 +18,7 @@ from forestmix.arrays import Array
 from forestmix.kernels.column_steps import differs, settle_block
 from forestmix.kernels.csr import ONE, TWO, mean_of, scatter, scatter_mean
 from forestmix.kernels.gathers import gather_terms, gather_two
+from forestmix.kernels.scratch import new_scratch
 from forestmix.kernels.vectors import AT_ONCE, total_of
 
 
@@ -67,12 +68,13 @@ def settle_parts(
     A thread has sums for the rows from ``reach[t, 0]`` to ``reach[t, 1]``.
     """
     whole = np.empty((min(parts.shape[2], 3), AT_ONCE), parts.dtype)  # of four the last is not used
+    scratch = new_scratch()
     for start in range(first, last, AT_ONCE):
         stop = min(start + AT_ONCE, last)
         sums = whole[:, : stop - start]
         for k in range(sums.shape[0]):
             total_of(parts, True, reach, start, k, sums[k])
-        settle_block(start, sums, bias, kind, x, scale, constant, spread, eta, error, kappa, totals[0])
+        settle_block(start, sums, bias, kind, x, scale, constant, spread, eta, error, kappa, scratch, totals[0])
         for i in range(start, stop):
             terms[i, 0], terms[i, 1] = error[i], sums[1, i - start] * kappa[i] if absolute else 0
         if terms.shape[1] == 4:

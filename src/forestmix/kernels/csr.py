@@ -9,19 +9,20 @@ multiply each index with one that it does not know.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numba import njit
 
 from forestmix.arrays import Array
-from forestmix.kernels.dense import ABSOLUTE_SPREAD, SQUARED_SPREAD
 from forestmix.kernels.gathers import gather_three, gather_two, scatter_three, scatter_two
+from forestmix.kernels.lines import LINE, ask
 from forestmix.kernels.rows import of_row, row_terms
-from forestmix.kernels.vectors import AT_ONCE, total_of
+from forestmix.kernels.scratch import WIDTH, new_scratch
+from forestmix.kernels.settling import SQUARED_SPREAD, settle_sums
 
 #: All that the compiler may assume: a product and a sum may be rounded once.
 FUSED = {"contract"}
+#: Entries of W that are gathered before they are scattered, at most, unless they are all of one row.
+TOGETHER = 4096
 #: Steps of an index: sums of signed and unsigned numbers would be floats.
 ONE, TWO, THREE, FOUR = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
 
@@ -40,32 +41,80 @@ def pass_rows(
 ) -> None:  # fmt: skip
     """Make the pass over a range of rows, whose entries are in columns from ``low`` to ``high``.
 
+    No spread enters their terms, which take so little that each row is gathered and scattered by itself.
     ``factors`` is (m, 2), mean and sd; ``parts`` is (m, ``stride(sums)``), of which only these columns are written.
     """
     parts[low:high] = 0
-    pairs, sums = factors.reshape(-1), parts.reshape(-1)
-    zero, total, size = values.dtype.type(0), 0.0, 0.0
+    pairs, sums, zero = factors.reshape(-1), parts.reshape(-1), values.dtype.type(0)
+    total, size = 0.0, 0.0
     for i in range(begin, end):
         first, last = starts[i], starts[i + 1]
-        if spread == SQUARED_SPREAD:
-            m, s, v = gather_three(columns, values, first, last, pairs)
-        elif absolute or spread == ABSOLUTE_SPREAD:
-            (m, s), v = gather_two(columns, values, first, last, pairs), zero
+        if absolute:
+            m, s = gather_two(columns, values, first, last, pairs)
         else:
-            m, s, v = mean_of(columns, values, first, last, pairs, TWO), zero, zero
+            m, s = mean_of(columns, values, first, last, pairs, TWO), zero
         b = of_row(bias, i)
         m += b
-        r = 0.0
-        if spread == ABSOLUTE_SPREAD:
-            r = float(s)
-        elif spread == SQUARED_SPREAD:
-            r = math.sqrt(v)
-        value, e, k = row_terms(of_row(kind, i), x[i], of_row(scale, i), of_row(constant, i), m, r)
+        value, e, k = row_terms(of_row(kind, i), x[i], of_row(scale, i), of_row(constant, i), m, 0.0)
         eta[i], error[i], kappa[i] = m, e, k
         total += value
         size += abs(value) + abs(e) * (abs(m) + abs(b) + abs(x[i]))
         scatter(columns, values, first, last, error[i], s * kappa[i], kappa[i], absolute, squared, sums)
     totals[0], totals[1] = total, size
+
+
+@njit(cache=True, nogil=True)
+def pass_together(
+    begin: int, end: int, low: int, high: int, starts: Array, columns: Array, values: Array,
+    bias: Array, kind: Array, x: Array, scale: Array, constant: Array, factors: Array,
+    spread: int, absolute: bool, squared: bool,
+    eta: Array, error: Array, kappa: Array, parts: Array, totals: Array,
+) -> None:  # fmt: skip
+    """Make the same pass where a spread enters the terms, some rows at a time, so that these are taken in vectors.
+
+    The next rows are asked for meanwhile: while these are in the cache, nothing else would be read from memory.
+    """
+    parts[low:high] = 0
+    pairs, sums, scratch = factors.reshape(-1), parts.reshape(-1), new_scratch()
+    found = np.zeros((3, WIDTH), values.dtype)
+    top = begin
+    while top < end:
+        count = _rows_together(starts, top, end)
+        for k in range(count):
+            if k % 2 == 0:
+                _ask_for_row(starts, columns, values, top + count + k, end)
+            first, last = starts[top + k], starts[top + k + 1]
+            if spread == SQUARED_SPREAD:
+                found[0, k], found[1, k], found[2, k] = gather_three(columns, values, first, last, pairs)
+            else:
+                found[0, k], found[1, k] = gather_two(columns, values, first, last, pairs)
+        settle_sums(top, count, found, spread, bias, kind, x, scale, constant, eta, error, kappa, scratch, totals)
+        for k in range(count):
+            i = top + k
+            if k % 2 == 1:
+                _ask_for_row(starts, columns, values, i + count, end)
+            s = found[1, k] * kappa[i]
+            scatter(columns, values, starts[i], starts[i + 1], error[i], s, kappa[i], absolute, squared, sums)
+        top += count
+
+
+@njit(forceinline=True, nogil=True)
+def _rows_together(starts, top, end):  # type: ignore[no-untyped-def]
+    """Return how many rows from ``top`` on are gathered before they are scattered."""
+    last = min(top + WIDTH, end)
+    while last > top + 1 and starts[last] - starts[top] > TOGETHER:
+        last = top + (last - top) // 2
+    return last - top
+
+
+@njit(forceinline=True, nogil=True)
+def _ask_for_row(starts, columns, values, i, end):  # type: ignore[no-untyped-def]
+    """Ask for the entries of a row that is read later, if there is one."""
+    if i < end:
+        for p in range(starts[i], starts[i + 1], LINE // values.itemsize):
+            ask(values, p)
+        for p in range(starts[i], starts[i + 1], LINE // columns.itemsize):
+            ask(columns, p)
 
 
 @njit(forceinline=True, nogil=True, fastmath=FUSED)
@@ -135,21 +184,6 @@ def normal_rows(
         form += float(weighted) * float(image)
         scatter_mean(columns, values, first, last, weighted, sums)
     totals[0] = form
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def add_up(first: int, last: int, parts: Array, reach: Array, sd: Array, absolute: bool, out: Array) -> None:
-    """Write the sums of all threads for a range of latents, in their order, each sum in a row of its own.
-
-    A thread has sums for the latents from ``reach[t, 0]`` to ``reach[t, 1]``. With ``absolute`` the second sum is
-    ``D_j sigma_j``, and is written as ``D_j``.
-    """
-    for start in range(first, last, AT_ONCE):
-        stop = min(start + AT_ONCE, last)
-        for k in range(out.shape[0]):
-            total_of(parts, True, reach, start, k, out[k, start:stop])
-        if absolute:
-            out[1, start:stop] /= sd[start:stop]
 
 
 @njit(cache=True, nogil=True)

@@ -21,6 +21,8 @@ from numba import njit
 from forestmix.arrays import Array
 from forestmix.kernels.lines import ROWS
 from forestmix.kernels.rows import of_row, row_terms
+from forestmix.kernels.scratch import WIDTH, new_scratch
+from forestmix.kernels.settling import ABSOLUTE_SPREAD, NO_SPREAD, SQUARED_SPREAD, settle_sums
 from forestmix.kernels.tiles import (
     adjoint_absolute,
     adjoint_both,
@@ -37,14 +39,13 @@ from forestmix.kernels.tiles import (
     tile,
 )  # fmt: skip
 
-#: What spread enters the row terms: none where curvature is constant, else that of the objective.
-NO_SPREAD, ABSOLUTE_SPREAD, SQUARED_SPREAD = 0, 1, 2
-SPREADS = {None: NO_SPREAD, "fm": ABSOLUTE_SPREAD, "elbo": SQUARED_SPREAD}
 #: Rows of a column-major matrix that are worked on together, at most: columns are read in runs long enough to stream.
 BLOCK = 8192
 #: Where so many bytes are at least ``SHORTEST`` rows, a block has no more, so that its second reading finds it in the
 #: last-level cache. Shorter runs of a column cost more than that saves.
 CACHED, SHORTEST = 2**22, 512
+#: Bytes of tiles that the second-level cache keeps until they are added up.
+KEPT = 2**17
 
 
 @njit(forceinline=True, nogil=True)
@@ -71,6 +72,15 @@ def settle_rows(top, count, products, spread, bias, kind, x, scale, constant, et
     products[:, count:] = 0
     totals[0] += value_total
     totals[1] += size_total
+
+
+@njit(forceinline=True, nogil=True)
+def replace_products(top, count, error, kappa, products):  # type: ignore[no-untyped-def]
+    """Write ``e``, ``s kappa`` and ``kappa`` of rows from ``top`` on in the place of their products; 0 past them."""
+    for lane in range(count):
+        e, k = error[top + lane], kappa[top + lane]
+        products[0, lane], products[1, lane], products[2, lane] = e, products[1, lane] * k, k
+    products[:, count:] = 0
 
 
 @njit(forceinline=True, nogil=True)
@@ -113,7 +123,7 @@ def pass_rows(
     products = np.zeros((3, ROWS), W.dtype)
     by_sum, by_square = absolute or spread == ABSOLUTE_SPREAD, spread == SQUARED_SPREAD
     variance = sd**2 if by_square else sd
-    soon, later = ahead_of(W)
+    soon, later = ahead_of(W, 1)
     for i in range(first, last, ROWS):
         rows = tile(W, i, last)
         project_rows(rows, soon, mean, sd, variance, by_sum, by_square, products)
@@ -124,6 +134,44 @@ def pass_rows(
 
 
 @njit(cache=True, nogil=True)
+def pass_together(
+    first: int, last: int, W: Array, bias: Array, kind: Array, x: Array, scale: Array, constant: Array, mean: Array,
+    sd: Array, spread: int, absolute: bool, squared: bool,
+    eta: Array, error: Array, kappa: Array, parts: Array, totals: Array,
+) -> None:  # fmt: skip
+    """Make the same pass with terms that are taken in vectors, those of several tiles at once.
+
+    There are as many tiles as stay in the cache between the two times that they are gone over. For terms that take less
+    than those of Bernoulli rows, the detour is longer than what it saves.
+    """
+    parts[:] = 0
+    tiles, scratch = tiles_together(W), new_scratch()
+    products, sums = np.zeros((tiles, 3, ROWS), W.dtype), np.zeros((3, WIDTH), W.dtype)
+    by_sum, by_square = absolute or spread == ABSOLUTE_SPREAD, spread == SQUARED_SPREAD
+    variance = sd**2 if by_square else sd
+    soon, later = ahead_of(W, tiles)
+    for top in range(first, last, tiles * ROWS):
+        stop = min(top + tiles * ROWS, last)
+        for i in range(top, stop, ROWS):
+            found = products[(i - top) // ROWS]
+            project_rows(tile(W, i, last), soon, mean, sd, variance, by_sum, by_square, found)
+            for lane in range(ROWS):
+                at = i - top + lane
+                sums[0, at], sums[1, at], sums[2, at] = found[0, lane], found[1, lane], found[2, lane]
+        settle_sums(top, stop - top, sums, spread, bias, kind, x, scale, constant, eta, error, kappa, scratch, totals)
+        for i in range(top, stop, ROWS):
+            found = products[(i - top) // ROWS]
+            replace_products(i, min(ROWS, last - i), error, kappa, found)
+            add_rows(tile(W, i, last), later, found, absolute, squared, parts)
+
+
+@njit(nogil=True)
+def tiles_together(W):  # type: ignore[no-untyped-def]
+    """Return how many tiles are multiplied before they are added up."""
+    return max(1, min(WIDTH // ROWS, KEPT // (ROWS * W.shape[1] * W.itemsize)))
+
+
+@njit(cache=True, nogil=True)
 def pass_columns(
     first: int, last: int, transposed: Array, bias: Array, kind: Array, x: Array, scale: Array, constant: Array,
     mean: Array, sd: Array, spread: int, absolute: bool, squared: bool,
@@ -131,14 +179,14 @@ def pass_columns(
 ) -> None:  # fmt: skip
     """Make the pass over the same rows of a column-major W, given as its row-major transpose, block after block."""
     parts[:] = 0
-    step = block_rows(transposed)
+    step, scratch = block_rows(transposed), new_scratch()
     for top in range(first, last, step):
         rows = slice(top, min(top + step, last))
         sums = np.zeros((3, rows.stop - rows.start), transposed.dtype)
         _project_block(transposed, rows, mean, sd, absolute or spread != NO_SPREAD, sums)
-        settle_rows(
-            top, rows.stop - top, sums, spread, bias, kind, x, scale, constant, eta, error, kappa, totals
-        )  # fmt: skip
+        count = rows.stop - top
+        settle_sums(top, count, sums, spread, bias, kind, x, scale, constant, eta, error, kappa, scratch, totals)
+        replace_products(top, count, error, kappa, sums)
         _collect_block(transposed, rows, sums, absolute, squared, parts)
 
 
@@ -183,24 +231,12 @@ def _collect_block(transposed, rows, sums, absolute, squared, parts):  # type: i
                 parts[parts.shape[0] - 1, j + lane] += out[2, lane]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def add_up(first: int, last: int, parts: Array, sd: Array, absolute: bool, out: Array) -> None:
-    """Write the sums of all threads for a range of latents, in their order; with ``absolute`` the second as ``D_j``."""
-    for k in range(out.shape[0]):
-        total = out[k, first:last]
-        total[:] = parts[0, k, first:last]
-        for t in range(1, parts.shape[0]):
-            total += parts[t, k, first:last]
-        if absolute and k == 1:
-            total /= sd[first:last]
-
-
 @njit(cache=True, nogil=True)
 def normal_rows(first: int, last: int, W: Array, direction: Array, kappa: Array, parts: Array, totals: Array) -> None:
     """Add up ``W^T diag(kappa) W p`` and ``(W p)^T diag(kappa) W p`` over a range of rows of a row-major W."""
     parts[:] = 0
     form, products = 0.0, np.zeros((1, ROWS), W.dtype)
-    soon, later = ahead_of(W)
+    soon, later = ahead_of(W, 1)
     for i in range(first, last, ROWS):
         rows = tile(W, i, last)
         forward_mean(rows, soon, direction, products)

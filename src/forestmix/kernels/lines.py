@@ -216,6 +216,17 @@ class Line:
         return cgutils.alloca_once_value(self.builder, ir.Constant(vector, None))
 
 
+@for_kernels
+def ask(context, array, j):  # type: ignore[no-untyped-def]
+    """Ask for the line of the cache that an entry is in, which is read later."""
+
+    def build(context: Any, builder: Value, signature: Any, given: list[Value]) -> Value:
+        Line(context, builder, signature.args[0], given[0]).fetch(given[1], SECOND_LEVEL)
+        return context.get_dummy_value()
+
+    return types.void(array, j), build
+
+
 def _parts(context: Any, builder: Value, kind: Any, given: Value) -> list[Any]:
     """Return the arrays or numbers of a tuple."""
     parts = [builder.extract_value(given, k) for k in range(len(kind))]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from numba import njit
 
 from forestmix.arrays import Array
-from forestmix.kernels.vectors import AT_ONCE, block, move_means, new_spreads, slope_of, squares, total_of
+from forestmix.kernels.vectors import AT_ONCE, block, divide, move_means, new_spreads, slope_of, squares, total_of
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -32,7 +32,7 @@ def step_rows(
         total_of(parts, side_by_side, reach, start, 0, gradient[at])
         if absolute:
             total_of(parts, side_by_side, reach, start, 1, curvature[at])
-            curvature[at] /= sd[at]
+            divide(curvature[at], sd[at])
         if squared:
             total_of(parts, side_by_side, reach, start, 2 if absolute else 1, exact[at])
         form += slope_of(mean[at], prior_mean[at], precision[at], gradient[at], slope[at])

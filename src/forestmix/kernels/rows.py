@@ -128,27 +128,3 @@ def _part(f, p, log_p):  # type: ignore[no-untyped-def]
     if abs(u) < 0.5:
         return f * (u - math.log1p(u))
     return f * (math.log(f) - log_p) + (p - f)
-
-
-@njit(cache=True, nogil=True)
-def settle_rows(
-    first: int, last: int, kind: Array, x: Array, scale: Array, constant: Array, bias: Array, eta: Array,
-    spread: Array, error: Array, kappa: Array, totals: Array,
-) -> None:  # fmt: skip
-    """Write ``e`` and ``kappa`` of a range of rows, and add up their log-likelihoods and the size of the terms.
-
-    For all observations of a batch: ``kind``, ``constant`` and ``spread`` may have one row that serves all, and
-    ``spread`` none where curvature is constant. ``totals`` is (N, 2).
-    """
-    for k in range(eta.shape[0]):
-        kinds, constants = kind[k if kind.shape[0] > 1 else 0], constant[k if constant.shape[0] > 1 else 0]
-        total, size = 0.0, 0.0
-        for i in range(first, last):
-            r = float(spread[k if spread.shape[0] > 1 else 0, i]) if spread.shape[0] else 0.0
-            value, e, curvature = row_terms(
-                of_row(kinds, i), x[k, i], of_row(scale, i), of_row(constants, i), eta[k, i], r
-            )  # fmt: skip
-            error[k, i], kappa[k, i] = e, curvature
-            total += value
-            size += abs(value) + abs(e) * (abs(eta[k, i]) + abs(of_row(bias, i)) + abs(x[k, i]))
-        totals[k, 0], totals[k, 1] = total, size

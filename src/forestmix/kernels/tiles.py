@@ -61,17 +61,17 @@ tile, cut = (_eight, _cut_eight) if ROWS == 8 else (_four, _cut_four)
 
 
 @njit(forceinline=True, nogil=True)
-def ahead_of(rows):  # type: ignore[no-untyped-def]
-    """Return what to ask for while tiles of these rows are multiplied, and what while they are added up.
+def ahead_of(rows, tiles):  # type: ignore[no-untyped-def]
+    """Return what to ask for while so many tiles of these rows are multiplied, and what while they are added up.
 
-    Long rows are followed so closely that little more than one tile has to stay in the cache: the second half of a tile
-    is asked for while it is multiplied, the first half of the next one later. Of short rows the end would be asked for
-    too late, so they are asked for earlier by half a tile.
+    Long rows are taken one tile at a time, and followed so closely that little more than it has to stay in the cache:
+    the second half of a tile is asked for while it is multiplied, the first half of the next one later. Of short rows
+    the end would be asked for too late, so they are asked for earlier by half a tile.
     """
     length = rows.shape[1]
     if length * rows.itemsize > LONG:
         return (length // 2,), (ROWS * length,)
-    return (ROWS * length,), (ROWS * length + length // 2,)
+    return (tiles * ROWS * length,), (tiles * ROWS * length + length // 2,)
 
 
 @njit(forceinline=True, nogil=True)

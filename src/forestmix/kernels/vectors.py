@@ -185,6 +185,29 @@ def total_of(parts, side_by_side, reach, start, which, total):  # type: ignore[n
             add_to(parts[t, which, low:high], total[low - start : high - start])
 
 
+@njit(nogil=True, fastmath=FAST, error_model="numpy")
+def divide(values, by):  # type: ignore[no-untyped-def]
+    """Divide a vector by another. To compile the same of whole arrays, Numba takes two seconds."""
+    for j in range(values.size):
+        values[j] /= by[j]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def add_up(
+    first: int, last: int, parts: Array, side_by_side: bool, reach: Array, sd: Array, absolute: bool, out: Array
+) -> None:
+    """Write the sums of all threads for a range of latents, see ``total_of``, each sum in a row of its own.
+
+    With ``absolute`` the second sum is ``D_j sigma_j``, and is written as ``D_j``.
+    """
+    for start in range(first, last, AT_ONCE):
+        at = block(start, last)
+        for k in range(out.shape[0]):
+            total_of(parts, side_by_side, reach, start, k, out[k, at])
+        if absolute:
+            divide(out[1, at], sd[at])
+
+
 @njit(nogil=True, fastmath=FAST)
 def _go(vector, far, direction, end):  # type: ignore[no-untyped-def]
     """Write ``vector + far direction``, which may take the vector's place."""

@@ -124,12 +124,12 @@ class SparseColumnWeights(Weights):
 
     def added_up(self, parts: Array, reach: Array, sums: int) -> Array:
         """Return the row sums of all threads, (sums, n); the arguments are as ``over_columns`` has them."""
-        from forestmix.kernels import csr, threaded
+        from forestmix.kernels import threaded, vectors
 
         n, none = self.shape[0], np.empty(0, self.dtype)
         found, ranges = empty((sums, n), self.dtype), threaded.even_cuts(n, threaded.threads(parts.size))
         threaded.run_all([
-            partial(csr.add_up, *bounds, parts, reach, none, False, found) for bounds in pairwise(ranges)
+            partial(vectors.add_up, *bounds, parts, True, reach, none, False, found) for bounds in pairwise(ranges)
         ])  # fmt: skip
         return found
 

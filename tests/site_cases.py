@@ -48,7 +48,7 @@ def cases(layout, dtype, shape):
         q = GaussianFactors(rng.standard_normal((1, m)).astype(dtype), (0.1 + rng.random((1, m))).astype(dtype))
         yield model.layers[0], W.astype(np.float64), observations(model, x), q
     # One number serves all rows, and no entry is missing.
-    for family in (fmx.Gaussian(sd=0.4), fmx.Binomial(5), fmx.Poisson()):
+    for family in (fmx.Gaussian(sd=0.4), fmx.Bernoulli(), fmx.Binomial(5), fmx.Poisson()):
         model = fmx.DEF(fmx.Layer(family, LAYOUTS[layout](W), 0.3))
         yield model.layers[0], W.astype(np.float64), observations(model, model.sample(rng).x), q
 

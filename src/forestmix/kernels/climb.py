@@ -13,7 +13,17 @@ from numba import njit
 from forestmix.arrays import Array
 from forestmix.kernels.columns import Columns, column, is_dense, new_panel
 from forestmix.kernels.rows import RowTable
-from forestmix.kernels.varying import ETA, SQUARED, fill_state, observation, propose_one, refresh, take_over, update_one
+from forestmix.kernels.varying import (
+    ETA,
+    SQUARED,
+    fill_state,
+    new_gathered,
+    observation,
+    propose_one,
+    refresh,
+    take_over,
+    update_one,
+)
 from forestmix.kernels.varying_groups import new_scratch, update_group
 
 
@@ -24,13 +34,13 @@ def climb_ones(
 ) -> None:  # fmt: skip
     """Update the members one after another."""
     n = eta.shape[1]
-    panel, state, trial = new_panel(columns), np.empty((n, 5)), np.empty((n, 5))
+    panel, state, trial, gathered = new_panel(columns), np.empty((n, 5)), np.empty((n, 5)), new_gathered()
     for k in range(mean.shape[0]):
         data = observation(table, k)
-        fill_state(data, eta[k], squared[min(k, squared.shape[0] - 1)], state)
+        fill_state(data, eta[k], squared[min(k, squared.shape[0] - 1)], state, gathered)
         for position in range(members.shape[0]):
             rows, values = column(columns, members, position, panel)
-            update_one(data, members[position], rows, values, state, trial, mean[k], sd[k], prior, unit)
+            update_one(data, members[position], rows, values, state, trial, gathered, mean[k], sd[k], prior, unit)
 
 
 @njit(cache=True, nogil=True)
@@ -42,7 +52,7 @@ def climb_groups(
     panel, state, scratch = new_panel(columns), np.empty((eta.shape[1], 5)), new_scratch(eta.shape[1], members.shape[0])
     for k in range(mean.shape[0]):
         data = observation(table, k)
-        fill_state(data, eta[k], squared[min(k, squared.shape[0] - 1)], state)
+        fill_state(data, eta[k], squared[min(k, squared.shape[0] - 1)], state, scratch.gathered)
         for i in range(eta.shape[1]):
             scratch.seen[i] = -1
         for g in range(group_starts.shape[0] - 1):
@@ -53,9 +63,9 @@ def climb_groups(
 @njit(cache=True, nogil=True)
 def row_states(table: RowTable, eta: Array, squared: Array) -> Array:
     """Return the state that sweeps of blocks start from, (N, n, 5)."""
-    states = np.empty((eta.shape[0], eta.shape[1], 5))
+    states, gathered = np.empty((eta.shape[0], eta.shape[1], 5)), new_gathered()
     for k in range(eta.shape[0]):
-        fill_state(observation(table, k), eta[k], squared[min(k, squared.shape[0] - 1)], states[k])
+        fill_state(observation(table, k), eta[k], squared[min(k, squared.shape[0] - 1)], states[k], gathered)
     return states
 
 
@@ -69,7 +79,7 @@ def climb_blocks(
     As in ``relax_blocks``: with ``private`` each block sees the others as they were at the start, without it the
     threads share the rows' states with no lock.
     """
-    panel, trial = new_panel(columns), np.empty((states.shape[1], 5))
+    panel, trial, gathered = new_panel(columns), np.empty((states.shape[1], 5)), new_gathered()
     for k in range(mean.shape[0]):
         data, state = observation(table, k), states[k].copy() if private else states[k]
         for b in which:
@@ -78,18 +88,18 @@ def climb_blocks(
                 rows, values = column(columns, members, position, panel)
                 j = members[position]
                 if private:
-                    update_one(data, j, rows, values, state, trial, mean[k], sd[k], prior, unit)
+                    update_one(data, j, rows, values, state, trial, gathered, mean[k], sd[k], prior, unit)
                 else:
-                    _update_shared(data, j, rows, values, state, trial, mean[k], sd[k], prior, unit)
+                    _update_shared(data, j, rows, values, state, trial, gathered, mean[k], sd[k], prior, unit)
             if private:
                 _restore(columns, members, low, high, panel, states[k], state)
 
 
 @njit(cache=True, nogil=True)
-def _update_shared(table, j, rows, values, state, trial, mean, sd, prior, unit):  # type: ignore[no-untyped-def]
+def _update_shared(table, j, rows, values, state, trial, gathered, mean, sd, prior, unit):  # type: ignore[no-untyped-def]
     """Update one variable on rows that other threads may be at work on."""
-    refresh(table, rows, values, state)
-    found, new_mean, new_sd = propose_one(table, j, rows, values, state, trial, mean, sd, prior, unit)
+    refresh(table, rows, values, state, trial, gathered)
+    found, new_mean, new_sd = propose_one(table, j, rows, values, state, trial, gathered, mean, sd, prior, unit)
     if not found:
         return
     shift, growth = new_mean - mean[j], (new_sd - sd[j]) * (new_sd + sd[j])

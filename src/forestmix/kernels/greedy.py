@@ -16,7 +16,8 @@ from forestmix.arrays import Array
 from forestmix.kernels.columns import Columns, column, new_panel
 from forestmix.kernels.coordinate import batch_row
 from forestmix.kernels.rows import RowTable
-from forestmix.kernels.varying import ERROR, KAPPA, commit, fill_state, observation, propose_one
+from forestmix.kernels.scratch import ERROR, KAPPA
+from forestmix.kernels.varying import commit, fill_state, new_gathered, observation, propose_one
 
 
 @njit(cache=True, nogil=True)
@@ -97,13 +98,16 @@ def climb_greedy(
     """Update ``steps`` variables for rows whose curvature varies; ``gradient`` and ``precision`` change, too."""
     n, chosen, panel = eta.shape[1], np.empty(1, np.int64), new_panel(columns)
     state, trial, error, kappa = np.empty((n, 5)), np.empty((n, 5)), np.empty(n), np.empty(n)
+    gathered = new_gathered()
     for k in range(mean.shape[0]):
         data, slope, p = observation(table, k), gradient[k], precision[k]
-        fill_state(data, eta[k], squared[min(k, squared.shape[0] - 1)], state)
+        fill_state(data, eta[k], squared[min(k, squared.shape[0] - 1)], state, gathered)
         for _ in range(steps):
             j = _best(slope, p, sd[k])
             rows, values = _column_of(columns, chosen, j, panel)
-            found, new_mean, new_sd = propose_one(data, j, rows, values, state, trial, mean[k], sd[k], prior, unit)
+            found, new_mean, new_sd = propose_one(
+                data, j, rows, values, state, trial, gathered, mean[k], sd[k], prior, unit
+            )
             if not found:
                 break
             slope[j] -= prior[1][j] * (new_mean - mean[k, j])

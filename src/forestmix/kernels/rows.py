@@ -94,8 +94,9 @@ def _poisson(x, constant, m, r):  # type: ignore[no-untyped-def]
     if x == 0:
         return -rate, -rate, rate
     # Past 1000 the exponential is infinite anyway; a finite d keeps infinity minus infinity away.
-    d = min(m + growth - math.log(x), 1000.0)
-    jump = math.expm1(d) if d < 709.0 else math.inf
+    d = m + growth - math.log(x)
+    d = 1000.0 if d > 1000.0 else d  # not by min, which would make a number of NaN
+    jump = math.inf if d >= 709.0 else math.expm1(d)
     return -x * ((jump - d) + growth) - constant, -x * jump, rate
 
 

@@ -24,9 +24,7 @@ _SEVERAL = -1
 
 
 @njit(nogil=True)
-def settle_sums(
-    start, count, sums, spread, bias, kind, x, scale, constant, eta, error, kappa, scratch, totals
-):  # type: ignore[no-untyped-def]  # fmt: skip
+def settle_sums(start, count, sums, spread, bias, kind, x, scale, constant, eta, error, kappa, scratch, totals):  # type: ignore[no-untyped-def]
     """Turn the sums of ``count`` rows from ``start`` on into their terms, and add up value and magnitude.
 
     ``sums`` has a column for each row: its mean without the bias, ``sum_j |w_ij| sigma_j`` and, in its last row,
@@ -50,8 +48,21 @@ def settle_sums(
 def settle(start, count, bias, kind, x, scale, constant, error, kappa, scratch, totals):  # type: ignore[no-untyped-def]
     """Write ``e`` and ``kappa`` of ``count`` rows from ``start`` on, and add up their terms and the size of these.
 
-    There are at most ``scratch.WIDTH`` of them. Their means and spreads are in the scratch. ``bias``, ``kind``,
-    ``scale`` and ``constant`` may have one entry that serves all rows.
+    Arguments are those of ``fill_terms``; ``bias`` too may have one entry that serves all rows.
+    """
+    fill_terms(start, count, kind, x, scale, constant, scratch)
+    e, curvature = line(scratch, ERROR), line(scratch, KAPPA)
+    for k in range(count):
+        error[start + k], kappa[start + k] = e[k], curvature[k]
+    _add_up(start, count, bias, x, scratch, totals)
+
+
+@njit(nogil=True, inline="always")
+def fill_terms(start, count, kind, x, scale, constant, scratch):  # type: ignore[no-untyped-def]
+    """Write the terms of ``count`` rows from ``start`` on into the scratch, where their means and spreads are.
+
+    There are at most ``scratch.WIDTH`` of them. ``kind``, ``scale`` and ``constant`` may have one entry that serves all
+    rows.
     """
     family = _family_of(start, count, kind)
     if family == GAUSSIAN:
@@ -62,14 +73,11 @@ def settle(start, count, bias, kind, x, scale, constant, error, kappa, scratch, 
         _settle_poisson(start, count, x, constant, scratch)
     else:
         _settle_each(start, count, kind, x, scale, constant, scratch)
-    value, e, curvature = line(scratch, VALUE), line(scratch, ERROR), line(scratch, KAPPA)
     if kind.size > 1:
+        value, error, kappa = line(scratch, VALUE), line(scratch, ERROR), line(scratch, KAPPA)
         for k in range(count):
             if kind[start + k] == MISSING:
-                value[k], e[k], curvature[k] = 0.0, 0.0, 0.0
-    for k in range(count):
-        error[start + k], kappa[start + k] = e[k], curvature[k]
-    _add_up(start, count, bias, x, scratch, totals)
+                value[k], error[k], kappa[k] = 0.0, 0.0, 0.0
 
 
 @njit(nogil=True, fastmath=FAST)
@@ -148,7 +156,7 @@ def _settle_poisson(start, count, x, constant, scratch):  # type: ignore[no-unty
         log_rate = mean[k] + growth
         rate = exponential(log_rate)
         # Past 1000 the exponential is infinite anyway; a finite d keeps infinity minus infinity away.
-        d = log_rate - logarithm(max(y, 1.0))
+        d = log_rate - logarithm(y if y > 0 else 1.0)
         d = 1000.0 if d > 1000.0 else d
         jump = exponential_minus_one(d)
         term = -y * ((jump - d) + growth) - error[k]

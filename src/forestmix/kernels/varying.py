@@ -3,22 +3,46 @@
 A sweep keeps for every row the mean and squared spread of eta and the terms they give: what a row adds to the
 objective, ``e_i`` and ``kappa_i``. An update reads the terms of the rows that its column reaches, computes those that
 its step would lead to, and, if the step is taken, leaves them for the next. So each entry of W costs one evaluation of
-a row. All is computed in float64.
+a row; rows are evaluated many at a time (``kernels.settling``). All is computed in float64.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
-from forestmix.kernels.rows import RowTable, of_row, row_terms
+from forestmix.arrays import Array
+from forestmix.kernels.rows import RowTable
+from forestmix.kernels.scratch import ERROR, KAPPA, MEAN, SPREAD, VALUE, WIDTH, line, new_scratch
+from forestmix.kernels.settling import fill_terms
 
 #: How often a step that lowers the objective is halved before the variables are left as they are.
 HALVINGS = 30
-#: What a row's state holds: mean and squared spread of eta, the row's term of the objective, ``e`` and ``kappa``.
-ETA, SQUARED, VALUE, ERROR, KAPPA = 0, 1, 2, 3, 4
+#: What a row's state holds: mean and squared spread of eta, and then, as a scratch does, VALUE, ERROR and KAPPA.
+ETA, SQUARED = 0, 1
+#: A squared spread that says that a row is left out.
+LEFT_OUT = -1.0
+
+
+class Gathered(NamedTuple):
+    """Rows that are evaluated together: a scratch, their data, and where their states are; each of ``WIDTH``."""
+
+    scratch: Array
+    kind: Array
+    x: Array
+    scale: Array
+    constant: Array
+    place: Array
+
+
+@njit(cache=True, nogil=True)
+def new_gathered():  # type: ignore[no-untyped-def]
+    """Return room for rows."""
+    data = np.zeros(WIDTH), np.ones(WIDTH), np.zeros(WIDTH)
+    return Gathered(new_scratch(), np.zeros(WIDTH, np.int8), *data, np.zeros(WIDTH, np.int64))
 
 
 @njit(cache=True, nogil=True)
@@ -30,18 +54,52 @@ def observation(table, k):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def place(table, i, eta, squared, state):  # type: ignore[no-untyped-def]
-    """Write into ``state`` what row i is at this mean and squared spread of eta."""
-    state[ETA], state[SQUARED] = eta, squared
-    kind, scale, constant = of_row(table.kind, i), of_row(table.scale, i), of_row(table.constant, i)
-    state[VALUE], state[ERROR], state[KAPPA] = row_terms(kind, table.x[i], scale, constant, eta, math.sqrt(squared))
+def complete(table, rows, by_row, state, gathered):  # type: ignore[no-untyped-def]
+    """Write the terms of rows into their states, where mean and squared spread of eta are, unless it is LEFT_OUT.
+
+    The state of row ``rows[p]`` is at ``rows[p]`` with ``by_row``, else at ``p``.
+    """
+    mean, spread = line(gathered.scratch, MEAN), line(gathered.scratch, SPREAD)
+    value, error = line(gathered.scratch, VALUE), line(gathered.scratch, ERROR)
+    kappa, place, p = line(gathered.scratch, KAPPA), gathered.place, 0
+    while p < rows.shape[0]:
+        count = 0
+        while p < rows.shape[0] and count < WIDTH:
+            at = rows[p] if by_row else p
+            if state[at, SQUARED] != LEFT_OUT:
+                mean[count], spread[count], place[count] = state[at, ETA], math.sqrt(state[at, SQUARED]), at
+                _gather(table, rows[p], count, gathered)
+                count += 1
+            p += 1
+        fill_terms(
+            0, count,
+            table.kind if table.kind.size == 1 else gathered.kind, gathered.x,
+            table.scale if table.scale.size == 1 else gathered.scale,
+            table.constant if table.constant.size == 1 else gathered.constant, gathered.scratch,
+        )  # fmt: skip
+        for k in range(count):
+            at = place[k]
+            state[at, VALUE], state[at, ERROR], state[at, KAPPA] = value[k], error[k], kappa[k]
 
 
 @njit(cache=True, nogil=True)
-def fill_state(table, eta, squared, state):  # type: ignore[no-untyped-def]
+def _gather(table, i, k, gathered):  # type: ignore[no-untyped-def]
+    """Make row i the k-th of those gathered; what serves all rows is not copied."""
+    gathered.x[k] = table.x[i]
+    if table.kind.size > 1:
+        gathered.kind[k] = table.kind[i]
+    if table.scale.size > 1:
+        gathered.scale[k] = table.scale[i]
+    if table.constant.size > 1:
+        gathered.constant[k] = table.constant[i]
+
+
+@njit(cache=True, nogil=True)
+def fill_state(table, eta, squared, state, gathered):  # type: ignore[no-untyped-def]
     """Write the state of all rows, (n, 5)."""
     for i in range(eta.shape[0]):
-        place(table, i, eta[i], squared[i], state[i])
+        state[i, ETA], state[i, SQUARED] = eta[i], squared[i]
+    complete(table, np.arange(eta.shape[0]), True, state, gathered)
 
 
 @njit(cache=True, nogil=True)
@@ -65,22 +123,24 @@ def prior_rise(j, new_mean, new_sd, mean, sd, prior):  # type: ignore[no-untyped
 
 
 @njit(cache=True, nogil=True)
-def try_one(table, j, share, change, precision, rows, values, state, trial, mean, sd, prior):  # type: ignore[no-untyped-def]
+def try_one(table, j, share, change, precision, rows, values, state, trial, gathered, mean, sd, prior):  # type: ignore[no-untyped-def]
     """Write the states of the rows after part of a step into ``trial``; return the rise, and the new mean and sd."""
     new_mean, new_sd = part_way(j, share, change, precision, mean, sd)
     shift, growth = new_mean - mean[j], (new_sd - sd[j]) * (new_sd + sd[j])
     gain = prior_rise(j, new_mean, new_sd, mean, sd, prior)
     for p in range(rows.shape[0]):
         w, i = values[p], rows[p]
-        if w != 0:
-            squared = max(state[i, SQUARED] + w * w * growth, 0.0)
-            place(table, i, state[i, ETA] + w * shift, squared, trial[p])
-            gain += rise(trial[p, VALUE], state[i, VALUE])
+        squared = max(state[i, SQUARED] + w * w * growth, 0.0)
+        trial[p, ETA], trial[p, SQUARED] = state[i, ETA] + w * shift, squared if w != 0 else LEFT_OUT
+    complete(table, rows, False, trial, gathered)
+    for p in range(rows.shape[0]):
+        if values[p] != 0:
+            gain += rise(trial[p, VALUE], state[rows[p], VALUE])
     return gain, new_mean, new_sd
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def propose_one(table, j, rows, values, state, trial, mean, sd, prior, unit):  # type: ignore[no-untyped-def]
+def propose_one(table, j, rows, values, state, trial, gathered, mean, sd, prior, unit):  # type: ignore[no-untyped-def]
     """Find the longest of the exact steps 1, 1/2, 1/4, ... that does not lower the objective.
 
     Returns whether there is one, and the mean and sd of variable j after it; the states of its rows are in ``trial``.
@@ -94,7 +154,9 @@ def propose_one(table, j, rows, values, state, trial, mean, sd, prior, unit):  #
             size += abs(state[i, VALUE])
     precision, share = prior[1][j] + information, 1.0
     for _ in range(HALVINGS):
-        found = try_one(table, j, share, slope / precision, precision, rows, values, state, trial, mean, sd, prior)
+        found = try_one(
+            table, j, share, slope / precision, precision, rows, values, state, trial, gathered, mean, sd, prior
+        )  # fmt: skip
         if found[0] >= -unit * size:
             return True, found[1], found[2]
         share /= 2
@@ -117,18 +179,22 @@ def commit(rows, values, trial, state):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def update_one(table, j, rows, values, state, trial, mean, sd, prior, unit):  # type: ignore[no-untyped-def]
+def update_one(table, j, rows, values, state, trial, gathered, mean, sd, prior, unit):  # type: ignore[no-untyped-def]
     """Update one variable."""
-    found, new_mean, new_sd = propose_one(table, j, rows, values, state, trial, mean, sd, prior, unit)
+    found, new_mean, new_sd = propose_one(table, j, rows, values, state, trial, gathered, mean, sd, prior, unit)
     if found:
         mean[j], sd[j] = new_mean, new_sd
         commit(rows, values, trial, state)
 
 
 @njit(cache=True, nogil=True)
-def refresh(table, rows, values, state):  # type: ignore[no-untyped-def]
+def refresh(table, rows, values, state, trial, gathered):  # type: ignore[no-untyped-def]
     """Compute the terms of these rows anew, where other threads may have moved them."""
     for p in range(rows.shape[0]):
         i = rows[p]
+        trial[p, ETA], trial[p, SQUARED] = state[i, ETA], state[i, SQUARED] if values[p] != 0 else LEFT_OUT
+    complete(table, rows, False, trial, gathered)
+    for p in range(rows.shape[0]):
+        i = rows[p]
         if values[p] != 0:
-            place(table, i, state[i, ETA], state[i, SQUARED], state[i])
+            state[i, VALUE], state[i, ERROR], state[i, KAPPA] = trial[p, VALUE], trial[p, ERROR], trial[p, KAPPA]

@@ -17,15 +17,15 @@ from numba import njit
 
 from forestmix.arrays import Array
 from forestmix.kernels.columns import column, keep_together
+from forestmix.kernels.scratch import ERROR, KAPPA, VALUE
 from forestmix.kernels.varying import (
-    ERROR,
     ETA,
     HALVINGS,
-    KAPPA,
     SQUARED,
-    VALUE,
+    Gathered,
+    complete,
+    new_gathered,
     part_way,
-    place,
     prior_rise,
     rise,
     take_over,
@@ -45,13 +45,14 @@ class Scratch(NamedTuple):
     sums: Array
     trial: Array
     steps: Array
+    gathered: Gathered
 
 
 @njit(cache=True, nogil=True)
 def new_scratch(n, largest):  # type: ignore[no-untyped-def]
     """Return scratch for n rows and groups of at most ``largest``."""
     seen, reached = np.empty(n, np.int64), np.empty(n, np.int64)
-    return Scratch(seen, reached, np.empty((n, 4)), np.empty((n, 5)), np.empty((largest, 4)))
+    return Scratch(seen, reached, np.empty((n, 4)), np.empty((n, 5)), np.empty((largest, 4)), new_gathered())
 
 
 @njit(cache=True, nogil=True)
@@ -120,8 +121,10 @@ def _try(table, scratch, count, state, by_sum):  # type: ignore[no-untyped-def]
     gain, sums, trial = 0.0, scratch.sums, scratch.trial
     for i in scratch.reached[:count]:
         after = sums[i, AFTER] ** 2 if by_sum else sums[i, AFTER]
-        squared = max(state[i, SQUARED] + after - sums[i, BEFORE], 0.0)
-        place(table, i, state[i, ETA] + sums[i, SHIFT], squared, trial[i])
+        trial[i, ETA] = state[i, ETA] + sums[i, SHIFT]
+        trial[i, SQUARED] = max(state[i, SQUARED] + after - sums[i, BEFORE], 0.0)
+    complete(table, scratch.reached[:count], True, trial, scratch.gathered)
+    for i in scratch.reached[:count]:
         gain += rise(trial[i, VALUE], state[i, VALUE])
     return gain
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from forestmix import memory
 from forestmix.arrays import Array
-from forestmix.passes import Parts, apart, totals_of
+from forestmix.passes import Parts, apart, entries_of_row, totals_of
 from forestmix.steps import Step, StepArrays
 from forestmix.weights import DenseWeights, SparseColumnWeights, Weights
 from forestmix.weights.base import Projection
@@ -113,7 +113,7 @@ def settle(
     totals = threaded.summed(
         kernel, (1, n), 2, *sums.parts, sums.absolute, bias, rows.kind[0], rows.x[0], rows.scale, rows.constant[0],
         settling.SPREADS[spread], eta, error, kappa, terms,
-        entries=threaded.ENTRIES if spread is None else threaded.ENTRIES_OF_EXPECTATION,
+        entries=entries_of_row(rows, spread is not None),
     )  # fmt: skip
     return Settled(totals[:, 0], totals[:, 1], eta, error, kappa, terms)
 

@@ -116,7 +116,7 @@ def pass_parts(
         vectors = (np.stack([mean, sd], axis=1, out=memory.empty((len(mean), 2), weights.dtype)),)
     else:
         vectors = (pairs,)
-    costly = spread is not None and (table.kind.size > 1 or table.kind[0, 0] == BERNOULLI)
+    costly = spread is not None and table.family in (BERNOULLI, None)
     kernels: tuple[Any, Any, Any] = (
         csr.pass_rows if spread is None else csr.pass_together,
         dense.pass_together if costly else dense.pass_rows,
@@ -141,9 +141,19 @@ def settle_rows(bias: Array, table: RowTable, eta: Array, spread: Array | None) 
     totals = threaded.summed(
         settling.settle_rows, shape, 2, table.kind, table.x, table.scale, table.constant, bias, eta,
         np.empty((0, 0), dtype) if spread is None else spread, error, kappa,
-        entries=threaded.ENTRIES if spread is None else threaded.ENTRIES_OF_EXPECTATION,
+        entries=entries_of_row(table, spread is not None),
     )  # fmt: skip
     return totals[:, 0], totals[:, 1], error, kappa
+
+
+def entries_of_row(table: RowTable, spread: bool) -> int:
+    """Return how many entries of W take as long as the terms of a row, which a spread enters or not."""
+    from forestmix.kernels import threaded
+    from forestmix.kernels.rows import POISSON
+
+    if not spread:
+        return threaded.ENTRIES
+    return threaded.ENTRIES_OF_EXPONENTIAL if table.family == POISSON else threaded.ENTRIES_OF_EXPECTATION
 
 
 def curvatures(weights: Weights, sd: Array, kappa: Array, *, curvature: bool, exact: bool) -> Pass:

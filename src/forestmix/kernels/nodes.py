@@ -50,22 +50,23 @@ def march(  # type: ignore[no-untyped-def]
             Line(context, builder, kind, array) for kind, array in zip(signature.args[:3], given[:3], strict=True)
         ]
         up, down, last, steps, weight, up_ratio, down_ratio, bend = given[3:]
-        sides = [
-            Side(builder, start, weight, ratio, bend, sign)
-            for start, ratio, sign in ((up, up_ratio, 1.0), (down, down_ratio, -1.0))
-        ]
-        sums = [tables[0].zeros(LANES) for _ in tables]
+        sides = [Side(builder, start, weight, ratio, bend) for start, ratio in ((up, up_ratio), (down, down_ratio))]
+        # The sides have sums of their own, since each addition waits for the one before.
+        sums = [[table.zeros(LANES) for table in tables] for _ in sides]
         with cgutils.for_range(builder, steps) as loop:
             ahead = builder.mul(loop.index, loop.index.type(LANES))
-            for side in sides:
+            for side, own in zip(sides, sums, strict=True):
                 place = builder.add(side.start, ahead)
                 place = builder.select(builder.icmp_signed("<", place, last), place, last)
                 weights = side.advance()
-                for s, (table, total) in enumerate(zip(tables, sums, strict=True)):
-                    signed = builder.fmul(weights, side.sign, flags=FLAGS) if s == 1 else weights
-                    product = add_product(builder, builder.load(total), signed, table.read(place, LANES))
+                for table, total in zip(tables, own, strict=True):
+                    product = add_product(builder, builder.load(total), weights, table.read(place, LANES))
                     builder.store(product, total)
-        totals = [_added(builder, builder.load(total)) for total in sums]
+        both = (builder.fadd, builder.fsub, builder.fadd)
+        totals = [
+            _added(builder, put(builder.load(above), builder.load(below), flags=FLAGS))
+            for put, above, below in zip(both, *sums, strict=True)
+        ]
         return context.make_tuple(builder, signature.return_type, totals)
 
     return result(value, slope, curvature, up, down, last, steps, weight, up_ratio, down_ratio, bend), build
@@ -74,9 +75,8 @@ def march(  # type: ignore[no-untyped-def]
 class Side:
     """The weights of four nodes on one side, and what they are multiplied with to get those of the next four."""
 
-    def __init__(self, builder: Value, start: Value, weight: Value, ratio: Value, bend: Value, sign: float) -> None:
+    def __init__(self, builder: Value, start: Value, weight: Value, ratio: Value, bend: Value) -> None:
         self.builder, self.start = builder, start
-        self.sign = repeated(builder, weight.type(sign), LANES)
         second = self._times(bend, bend)
         fourth = self._times(second, second)
         eighth = self._times(fourth, fourth)

@@ -41,6 +41,11 @@ class RowTable(NamedTuple):
     scale: Array
     constant: Array
 
+    @property
+    def family(self) -> int | None:
+        """The code of all rows, or ``None`` where they have several, that of missing ones among them."""
+        return int(self.kind[0, 0]) if self.kind.size == 1 else None
+
     def take(self, keep: Array) -> RowTable:
         """Return the table of the chosen observations."""
         kind, constant = (part if part.shape[0] == 1 else part[keep] for part in (self.kind, self.constant))

@@ -24,9 +24,9 @@ from forestmix.arrays import Array, plain
 #: Entries of W for each thread: to wake one takes up to 0.3 ms, in which about this many are read.
 WORTH_A_THREAD = 2**19
 
-#: Entries of a dense W that a pass takes as long for as a kernel over variables does for one of them, and for the
-#: expectation of a row.
-ENTRIES, ENTRIES_OF_EXPECTATION = 4, 256
+#: Entries of a dense W that a pass takes as long for as a kernel over variables does for one of them, and for a row
+#: whose expectation is an exponential, or takes a sum over nodes.
+ENTRIES, ENTRIES_OF_EXPONENTIAL, ENTRIES_OF_EXPECTATION = 4, 32, 128
 
 _config: Any = numba.config  # which has its settings from the environment
 _pool: ThreadPoolExecutor | None = None

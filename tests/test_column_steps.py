@@ -113,3 +113,21 @@ def test_which_weights_are_read_by_columns():
     given |= {name: convert(W) for name, convert in BY_COLUMNS.items()}
     read = {name: column_passes.reads_columns(as_weights(array)) for name, array in given.items()}
     assert read == {"rows": False, "column": False, "sparse": False} | dict.fromkeys(BY_COLUMNS, True)
+
+
+@pytest.mark.parametrize(("accelerate", "objective"), [(False, "fm"), (False, "elbo"), (True, "elbo")])
+def test_tall_weights_are_read_in_blocks_of_rows(monkeypatch, accelerate, objective):
+    """Where a tile of columns is more than the cache keeps, a run gives what it gives over columns."""
+    rng = np.random.default_rng(3)
+    W = np.asfortranarray(rng.standard_normal((700, 5)) / 20)
+    for family in (fmx.Gaussian(0.5), fmx.Bernoulli()):
+        model = fmx.DEF(fmx.Layer(family, W))
+        x, options = model.sample(rng).x, {"accelerate": accelerate, "objective": objective, "tol": 1e-9}
+        assert column_passes.reads_columns(model.layers[0].weights)
+        over_columns = fmx.infer(model, x, **options)
+        with monkeypatch.context() as patch:
+            patch.setattr(column_passes, "KEPT", 0)
+            assert not column_passes.reads_columns(model.layers[0].weights)
+            in_blocks = fmx.infer(model, x, **options)
+        np.testing.assert_allclose(in_blocks.mean, over_columns.mean, atol=1e-8)
+        np.testing.assert_allclose(in_blocks.objective, over_columns.objective, rtol=1e-12)

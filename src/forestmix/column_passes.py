@@ -24,6 +24,9 @@ if TYPE_CHECKING:  # kernels are imported where they are used: Numba takes a sec
 
 ByColumns = DenseWeights | SparseColumnWeights
 
+#: Bytes of a tile of columns that the last-level cache keeps for its second use.
+KEPT = 6 * 2**20
+
 
 class RowSums(NamedTuple):
     """What threads have added up for each row, over columns of their own: ``W mean``, and the spreads asked for.
@@ -60,12 +63,25 @@ class Settled(NamedTuple):
 
 
 def reads_columns(weights: Weights) -> TypeGuard[ByColumns]:
-    """Return whether the entries of a column are neighbours, and those of a row are not."""
+    """Return whether the entries of a column are neighbours, those of a row are not, and steps over columns pay.
+
+    They do not where a few columns are more than the cache keeps for their second use, and all columns of a block of
+    rows are less (``kernels.dense.block_rows``): then a pass is what reads W once.
+    """
     if isinstance(weights, SparseColumnWeights):
         return True
-    if not isinstance(weights, DenseWeights):
+    if not isinstance(weights, DenseWeights) or weights.array.flags.c_contiguous:
         return False
-    return weights.array.flags.f_contiguous and not weights.array.flags.c_contiguous
+    return weights.array.flags.f_contiguous and not _is_tall(weights)
+
+
+def _is_tall(weights: DenseWeights) -> bool:
+    from forestmix.kernels.dense import CACHED, SHORTEST
+    from forestmix.kernels.lines import ROWS
+
+    n, m = weights.shape
+    size = weights.dtype.itemsize
+    return ROWS * n * size > KEPT and SHORTEST * m * size <= CACHED
 
 
 def project(weights: ByColumns, mean: Array, sd: Array, *, absolute: bool, squared: bool) -> RowSums:

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 import numpy as np
 import scipy
 
-from forestmix.arrays import Array
+from forestmix.arrays import Array, plain
 from forestmix.weights import DenseWeights, SparseColumnWeights, Weights
 
 #: Bytes of work arrays at a time: of right-hand sides, of rows of W made dense, of entries of a prediction.
 MEMORY_BUDGET = 2**26
-#: Below this density the product W^T diag(kappa) W of sparse matrices is faster than that of dense ones.
+#: Below this density the product W^T diag(kappa) W is added up entry by entry, above it made of dense rows by BLAS.
 SPARSE_DENSITY = 0.05
 
 
@@ -53,11 +53,14 @@ def _transposed(weights: Weights) -> Array | scipy.sparse.csr_array:
 
 def _lower_product(W: Array | scipy.sparse.csr_array, kappa: Array) -> Array:
     """Return the lower triangle of ``W^T diag(kappa) W``."""
+    from forestmix.kernels.gram import add_products
+
     n, m = W.shape
-    if isinstance(W, scipy.sparse.csr_array) and W.nnz <= SPARSE_DENSITY * n * m:
-        weighted = scipy.sparse.diags_array(np.sqrt(kappa, dtype=np.float64)) @ W
-        return (weighted.T @ weighted).toarray(order="F")
     A = np.zeros((m, m), order="F")
+    if isinstance(W, scipy.sparse.csr_array) and W.nnz <= SPARSE_DENSITY * n * m:
+        ordered = W if W.has_sorted_indices else W.sorted_indices()
+        add_products(ordered.indptr, ordered.indices, plain(ordered.data), plain(kappa), A.T)
+        return A
     for part in weighted_rows(W, kappa):
         A = scipy.linalg.blas.dsyrk(1.0, part.T, beta=1.0, c=A, lower=True, overwrite_c=True)
     return A

@@ -253,8 +253,11 @@ def _added_up(weights: Weights, parts: Parts, sd: Array, curvature: bool, sums: 
     """Return what the threads have added up, (sums, m), with ``D`` in the place of ``D sigma``."""
     from forestmix.kernels import threaded, vectors
 
-    m, given = weights.shape[1], (parts.sums, isinstance(weights, SparseWeights), parts.reach, np.ascontiguousarray(sd))
+    m, side_by_side, spread = weights.shape[1], isinstance(weights, SparseWeights), np.ascontiguousarray(sd)
     count = threaded.threads(m * sums * len(parts.sums))
     out, cuts = memory.empty((sums, m), weights.dtype), threaded.even_cuts(m, count)
-    threaded.run_all([partial(vectors.add_up, *bounds, *given, curvature, out) for bounds in pairwise(cuts)])
+    threaded.run_all([
+        partial(vectors.add_up, low, high, parts.sums, side_by_side, parts.reach, spread, curvature, out)
+        for low, high in pairwise(cuts)
+    ])  # fmt: skip
     return out

@@ -109,8 +109,8 @@ def _rows_together(starts, top, end):  # type: ignore[no-untyped-def]
 
 @njit(forceinline=True, nogil=True)
 def _ask_for_row(starts, columns, values, i, end):  # type: ignore[no-untyped-def]
-    """Ask for the entries of a row that is read later, if there is one."""
-    if i < end:
+    """Ask for the entries of a row that is read later, if there is one, and not so many that they would be dropped."""
+    if i < end and starts[i + 1] - starts[i] <= TOGETHER:
         for p in range(starts[i], starts[i + 1], LINE // values.itemsize):
             ask(values, p)
         for p in range(starts[i], starts[i + 1], LINE // columns.itemsize):

@@ -20,7 +20,7 @@ TARGET_GAP = 1e-4
 #: Seconds within which there are more rounds.
 SPARE = 5.0
 #: size: rounds, seconds a Monte Carlo contender has at least, seconds an exact one may use
-EFFORT = {"small": (3, 2.0, 5.0), "default": (3, 4.0, 10.0), "large": (9, 120.0, 600.0)}
+EFFORT = {"small": (3, 2.0, 5.0), "default": (3, 2.5, 10.0), "large": (9, 120.0, 600.0)}
 #: Seconds that it may use at most, whatever forestmix took.
 LONGEST = 60.0
 OURS, RIVAL, AS_IT_STOPS = "forestmix", "L-BFGS, exact ELBO", "forestmix, as it stops"

@@ -26,9 +26,9 @@ STARTS |= dict.fromkeys(("SciPy cg", "SciPy cg, Jacobi", "Ridge sparse_cg"), LAD
 #: Gaps fall as the square of the tolerance.
 RUNGS_PER_DECADE = 2.0
 #: size: rounds, seconds a run may take
-EFFORT = {"small": (3, 3.0), "default": (5, 10.0), "large": (5, 60.0)}
+EFFORT = {"small": (3, 3.0), "default": (4, 10.0), "large": (5, 60.0)}
 #: Seconds within which there are more rounds.
-SPARE = 12.0
+SPARE = 5.0
 #: A contender whose run takes longer than this many of forestmix's, and some seconds, is stopped.
 SLOWER, GRACE = 3.0, 2.0
 

@@ -13,7 +13,7 @@ from benchmarks.harness.results import Section, Table, Target
 from benchmarks.harness.rounds import Rounds, Spread, seconds_text, take_turns, times
 
 #: size: rounds
-ROUNDS = {"small": 3, "default": 5, "large": 21}
+ROUNDS = {"small": 3, "default": 4, "large": 21}
 IMPORT_LIMIT, HELP_LIMIT, KERNEL_LIMIT = 0.5, 0.6, 0.5
 COMMANDS = {
     "python -c pass": ["-c", "pass"],

@@ -22,7 +22,7 @@ from forestmix import memory
 #: size: entries of the dense and of the sparse W, rounds
 SIZES = {
     "small": ((1e4, 1e5, 1e6), (1e4, 1e5, 1e6), 3),
-    "default": ((1e4, 1e5, 1e6, 1e7, 2e7, 3e7, 6e7, 1e8), (1e4, 1e5, 1e6, 1e7, 2e7, 4e7, 1e8), 4),
+    "default": ((1e4, 1e5, 1e6, 1e7, 2e7, 3e7, 6e7, 1e8), (1e4, 1e5, 1e6, 1e7, 2e7, 4e7, 1e8), 5),
     "large": ((1e4, 1e5, 1e6, 3e6, 1e7, 2e7, 3e7, 6e7, 1e8), (1e4, 1e5, 1e6, 3e6, 1e7, 2e7, 4e7, 1e8), 15),
 }
 #: Entries from which on W is larger than a cache of 32 MiB, four times over: of 80 MB a good part is still found there,

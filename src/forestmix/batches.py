@@ -18,33 +18,53 @@ from forestmix.result import Result, Trace
 DEFAULT_MEMORY_BUDGET = 2**30
 #: Work arrays of a run, for each observation: in units of its x and of its latents. Newton's metric takes most of it.
 ROW_ARRAYS, LATENT_ARRAYS = 12, 60
+#: Latents or rows up to which a factor of their matrix may be made.
+LARGEST_FACTOR = 5000
 
 
-def parts_of_batch(model: DEF, count: int, memory_budget: float) -> list[Array]:
-    """Return the observations in parts of about the same size, each within the budget or a single one."""
+def parts_of_batch(model: DEF, data: Observations, memory_budget: float) -> list[Array]:
+    """Return the observations in parts, each within the budget or a single one.
+
+    Under Gaussian rows the observations that miss the same entries share one matrix, so they go together: with others
+    among them none could be solved by a factor of it, and each would end elsewhere than by itself.
+    """
     if not isinstance(memory_budget, int | float | np.number) or not memory_budget > 0:
         raise ArgumentError(f"memory_budget must be a positive number of bytes; got {memory_budget!r}.")
     each = model.dtype.itemsize * (ROW_ARRAYS * model.n_observed + LATENT_ARRAYS * model.n_latent)
-    most = max(1, int(min(memory_budget // each, count)))
-    return np.array_split(np.arange(count), -(-count // most))
+    most = max(1, int(min(memory_budget // each, len(data.x))))
+    return [part for group in _alike(model, data) for part in np.array_split(group, -(-len(group) // most))]
 
 
-def merged(results: Sequence[Result], data: Observations) -> Result:
-    """Return the result of the whole batch from those of its parts.
+def _alike(model: DEF, data: Observations) -> list[Array]:
+    """Return the observations that are run together."""
+    everything = np.arange(len(data.x))
+    if data.observed is None or not model.layers[0].family.curvature_is_constant:
+        return [everything]
+    _, pattern = np.unique(np.packbits(data.observed, axis=1), axis=0, return_inverse=True)
+    if min(model.n_observed, model.n_latent) > LARGEST_FACTOR:
+        # There is no factor to share: what is complete goes together, and so does the rest.
+        pattern = data.observed.all(axis=1).astype(int)
+    return [np.flatnonzero(pattern.ravel() == k) for k in np.unique(pattern)]
+
+
+def merged(results: Sequence[Result], data: Observations, parts: Sequence[Array]) -> Result:
+    """Return the result of the whole batch from those of its parts, in the order of the observations.
 
     The trace has as many records as the longest of the parts; a part that ended earlier stays where it ended. Its
     seconds are what all parts together had spent by then.
     """
+    back = np.argsort(np.concatenate(parts))
     layers = tuple(
-        LayerPosterior(same[0].factors.joined([one.factors for one in same]), single=False, dtype=same[0].dtype)
+        LayerPosterior(same[0].factors.joined([one.factors for one in same]).take(back), False, same[0].dtype)
         for same in zip(*(part.layers for part in results), strict=True)
     )
     names = ("objective", "converged", "status", "n_iter")
-    columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in results]) for name in names}
-    return replace(results[0], layers=layers, trace=_trace([part.trace for part in results]), data=data, **columns)
+    columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in results])[back] for name in names}
+    trace = _trace([part.trace for part in results], back)
+    return replace(results[0], layers=layers, trace=trace, data=data, **columns)
 
 
-def _trace(traces: Sequence[Trace]) -> Trace:
+def _trace(traces: Sequence[Trace], back: Array) -> Trace:
     length = max(len(trace) for trace in traces)
 
     def column(name: str, combine: Callable[[list[Array]], Array]) -> Array:
@@ -57,8 +77,8 @@ def _trace(traces: Sequence[Trace]) -> Trace:
         iteration=np.arange(length),
         step=column("step", largest),
         sweeps=column("sweeps", largest),
-        objective=column("objective", lambda parts: np.concatenate(parts, axis=1)),
-        gradient_norm=column("gradient_norm", lambda parts: np.concatenate(parts, axis=1)),
+        objective=column("objective", lambda parts: np.concatenate(parts, axis=1)[:, back]),
+        gradient_norm=column("gradient_norm", lambda parts: np.concatenate(parts, axis=1)[:, back]),
         seconds=column("seconds", lambda parts: np.sum(parts, axis=0)),
     )
 

@@ -82,7 +82,7 @@ class Flat:
         x = np.concatenate([data.x, np.zeros((len(data.x), count), data.x.dtype)], axis=1)
         observed = data.observed
         if observed is not None:
-            observed = np.concatenate([observed, np.ones((len(x), count), bool)], axis=1)
+            observed = np.concatenate([observed, np.ones((len(observed), count), bool)], axis=1)
         return Observations(x, observed, data.single)
 
     def stacked(self, layers: tuple[GaussianFactors, ...]) -> GaussianFactors:

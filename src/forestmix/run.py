@@ -75,7 +75,8 @@ def infer(
         callback: called with an ``Iteration`` before the first and after every iteration; the run stops if it
             returns True.
         memory_budget: bytes of work arrays that a batch may take. A larger batch is run in parts, one after another,
-            with the same result; one with a ``callback``, which sees all observations, is run whole.
+            and under Gaussian rows so are observations that miss different entries, each with the result that it has
+            alone; a batch with a ``callback``, which sees all observations, is run whole.
 
     Returns:
         A ``Result``; a run that diverges or hits its limit returns one too, and its ``message`` says what to try.
@@ -89,8 +90,9 @@ def infer(
     problem = chosen.problem(model, data)
     start = default_start(problem) if init is None else problem.start(init)
     limit = DEFAULT_MAX_ITER if max_iter is None else int(max_iter)
-    count = data.x.shape[0]
-    parts = [np.arange(count)] if callback is not None else parts_of_batch(model, count, memory_budget)
+    parts = parts_of_batch(model, data, memory_budget)
+    if callback is not None:
+        parts = [np.arange(len(data.x))]
     results = []
     # Overflow is a status of the result, not a warning on the way.
     with (
@@ -100,17 +102,17 @@ def infer(
     ):
         for part in parts:
             one = len(parts) == 1
-            run = _Run(chosen, problem if one else problem.take(part), start.take(part), tol, init is None, callback)
+            run = _Run(chosen, problem if one else problem.take(part), start.take(part), tol, callback)
             run.loop(limit, meter)
             results.append(run.result(model, data if one else data.take(part)))
-    return results[0] if len(results) == 1 else merged(results, data)
+    return results[0] if len(results) == 1 else merged(results, data, parts)
 
 
 class _Run:
     """A run under way. Observations that have finished leave the batch; ``active`` says which are still in it."""
 
     def __init__(
-        self, algorithm: Algorithm, problem: Problem, start: Any, tol: float, from_prior: bool,
+        self, algorithm: Algorithm, problem: Problem, start: Any, tol: float,
         callback: Callable[[Iteration], object] | None,
     ) -> None:  # fmt: skip
         self.began = time.perf_counter()
@@ -118,7 +120,7 @@ class _Run:
         self.single = problem.single
         self.point = problem.evaluate(start)
         self.memory = algorithm.start(problem, self.point)
-        self.stopping = Stopping(problem, self.point, tol, algorithm.monotone, from_prior)
+        self.stopping = Stopping(problem, self.point, tol, algorithm.monotone)
         count = problem.n_observations
         self.active = np.arange(count)
         self.kept: Any = start.expanded(count)
@@ -177,12 +179,12 @@ class _Run:
             self.iteration + 1, self.step + proposal.parallel_steps + tries, self.sweeps + sweeps,
         )  # fmt: skip
         norm = self.problem.gradient_norm(new)
-        ends = self.stopping.check(old, new, norm, sweeps)
+        ends = self.stopping.check(self.problem, old, new, norm, sweeps)
         if new.tracked and all(end is not None for end in ends):
             # The end is declared on what the rows say, not on what was carried on from step to step.
             new = self.problem.evaluate(new.q, known=old)
             norm = self.problem.gradient_norm(new)
-            ends = self.stopping.check(old, new, norm, 0.0)
+            ends = self.stopping.check(self.problem, old, new, norm, 0.0)
         elif new.tracked and any(end is not None for end in ends):
             new = self._with_exact_objective(new, np.flatnonzero([end is not None for end in ends]))
         self.objective[self.active], self.norm[self.active] = new.objective, norm

@@ -88,13 +88,13 @@ class Site:
         self, layer: Layer, data: Observations, objective: Objective, groups: Partition | None = None,
         *, both: bool = False,
     ) -> None:  # fmt: skip
-        self.layer, self.data, self.objective, self.groups = layer, data, objective, groups
+        self.layer, self.data, self.objective, self.groups = layer, data.shared(), objective, groups
         self.wants_curvature, self.wants_exact = both or objective == "fm", both or objective == "elbo"
 
     def take(self, keep: Array) -> Site:
         """Return the site of the chosen observations; what was derived from W is shared."""
         chosen = copy(self)
-        chosen.data = self.data.take(keep)
+        chosen.data = self.data.take(keep).shared()
         if "row_table" in self.__dict__ and self.row_table is not None:
             chosen.__dict__["row_table"] = self.row_table.take(keep)
         return chosen
@@ -258,13 +258,14 @@ class Site:
         form: Array | None = None, ahead: Ahead | None = None,
     ) -> SiteStatistics:  # fmt: skip
         """Return the statistics; ``form`` is the spread form at q, where it is known already."""
-        value, information = found.value, curvature if self.objective == "fm" else exact
+        value, magnitude, information = found.value, found.magnitude, curvature if self.objective == "fm" else exact
         if self.layer.family.curvature_is_constant:
             # This saves the products that r_i takes.
             assert information is not None
-            value = value - 0.5 * (spread_form(q.sd, information) if form is None else form)
+            half = 0.5 * (spread_form(q.sd, information) if form is None else form)
+            value, magnitude = value - half, magnitude + half
         return SiteStatistics(
-            value, found.magnitude, found.gradient, curvature, exact, found.eta, found.error, found.kappa,
+            value, magnitude, found.gradient, curvature, exact, found.eta, found.error, found.kappa,
             self.objective, ahead,
         )  # fmt: skip
 

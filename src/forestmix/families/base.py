@@ -19,6 +19,8 @@ from forestmix.arrays import Array
 
 #: Counts beyond this are infinite.
 _LARGEST_COUNT = 1e300
+#: The step of central differences: their error is a ten-millionth, that of rounding a billionth.
+_DIFFERENCE = 1e-3
 
 
 class ExpectedLogPartition(NamedTuple):
@@ -98,6 +100,17 @@ class Family(ABC):
     @abstractmethod
     def expected_log_partition(self, mean: Array, spread: Array) -> ExpectedLogPartition:
         """Return the expectations of ``a``, ``a'`` and ``a''`` under ``N(mean, spread^2)``."""
+
+    def curvature_slopes(self, mean: Array, spread: Array) -> tuple[Array, Array]:
+        """Return the expected third and fourth derivatives of ``a`` under ``N(mean, spread^2)``, for Newton's steps.
+
+        By central differences of ``E a''`` in the mean.
+        """
+        low, here, high = (
+            self.expected_log_partition(mean + shift, spread).curvature for shift in (-_DIFFERENCE, 0.0, _DIFFERENCE)
+        )
+        third, fourth = (high - low) / (2 * _DIFFERENCE), ((high - here) - (here - low)) / _DIFFERENCE**2
+        return np.broadcast_to(third, np.shape(mean)), np.broadcast_to(fourth, np.shape(mean))
 
     @abstractmethod
     def sample(self, eta: Array, rng: np.random.Generator) -> Array:

@@ -105,6 +105,11 @@ class Mixed(Family):
         """Return the expectations of each row's family."""
         return ExpectedLogPartition(*self._join(lambda part: part.expected_log_partition, mean, spread))
 
+    def curvature_slopes(self, mean: Array, spread: Array) -> tuple[Array, Array]:
+        """Return the expected derivatives of each row's family."""
+        third, fourth = self._join(lambda part: part.curvature_slopes, mean, spread)
+        return third, fourth
+
     def expectations(self, y: Array, mean: Array, spread: Array) -> RowExpectations:
         """Return the row terms of each row's family, in the form that loses no digits there."""
         return RowExpectations(*self._join(lambda part: part.expectations, y, mean, spread))

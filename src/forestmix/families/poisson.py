@@ -59,6 +59,11 @@ class Poisson(Family):
         rate = cast(float_type(mean, spread), _expected_rate(mean, spread))[0]
         return ExpectedLogPartition(rate, rate, rate)
 
+    def curvature_slopes(self, mean: Array, spread: Array) -> tuple[Array, Array]:
+        """Return ``exp(m + s^2 / 2)`` twice."""
+        rate = _expected_rate(mean, spread)
+        return rate, rate
+
     def expectations(self, y: Array, mean: Array, spread: Array) -> RowExpectations:
         """Return the row terms relative to the count, since ``y m - exp(m + s^2 / 2) - log y!`` cancels for large ones.
 

@@ -23,6 +23,8 @@ from forestmix.posterior import GaussianFactors, take_rows
 
 #: After this many steps objective and gradient are computed anew from the means, so that rounding does not build up.
 REFRESH = 50
+#: Once the objective is smaller by this factor than when it was computed last, what rounding had left of it then shows.
+SHRUNK = 1e3
 #: A factor that costs less than this many steps is made at once: few problems are solved in as many.
 LEAST_PATIENCE = 20
 
@@ -33,7 +35,8 @@ class ConjugateGradients(Memory):
     ``information`` is what the rows add to the precision at these variances; ``inverse`` that of the matrix's diagonal,
     the preconditioner; ``squared_norm`` that of the gradient which the last direction was made from, in its metric;
     ``ahead`` the gradient that the last step led to, with its norm; ``patience`` the number of steps after which a
-    factor of the matrix takes over, ``factor`` that factor. ``rows`` is W times the direction and ``rows_ahead`` W
+    factor of the matrix takes over, ``factor`` that factor; ``computed`` the size of the objective when it was last
+    computed from the rows. ``rows`` is W times the direction and ``rows_ahead`` W
     times the preconditioned gradient that the last step led to, of one observation, where W is read by columns.
     """
 
@@ -45,6 +48,7 @@ class ConjugateGradients(Memory):
         self.rows: Array | None = None
         self.rows_ahead: Array | None = None
         self.factor: direct.Factor | None = None
+        self.computed: Array | None = None
         self.steps = 0
 
     @classmethod
@@ -60,7 +64,9 @@ class ConjugateGradients(Memory):
         sd, information = solve_variances(problem, point)
         diagonal = problem.prior_precision + problem.exact_information(point)
         patience = np.inf
-        if method != "cg" and direct.has_factor(point):
+        if method != "cg" and direct.needs_orthogonal(problem, point, diagonal):
+            patience = 0.0
+        elif method != "cg" and direct.has_factor(point):
             patience = 0.0 if method == "direct" else direct.price(problem, point, diagonal)
         if patience < LEAST_PATIENCE:
             patience = 0.0
@@ -71,6 +77,7 @@ class ConjugateGradients(Memory):
         sd, information, inverse = (take_rows(part, keep) for part in (self.sd, self.information, self.inverse))
         chosen = ConjugateGradients(sd, information, inverse, self.patience)
         chosen.steps, chosen.factor = self.steps, self.factor
+        chosen.computed = None if self.computed is None else self.computed[keep]
         if self.direction is not None and self.squared_norm is not None:
             chosen.direction, chosen.squared_norm = self.direction[keep], self.squared_norm[keep]
         return chosen
@@ -87,8 +94,10 @@ class ConjugateGradients(Memory):
             self.factor = direct.factor(problem, point, 1 / self.inverse)
             self.patience = np.inf
         if self.factor is not None:
-            mean = point.q.mean + self.factor.solve(point.gradient)
+            mean = point.q.mean + self.factor.step(problem, point)
             return Proposal(GaussianFactors(mean, self.sd), 1, problem.size)
+        if self.computed is None or not point.tracked:
+            self.computed = np.abs(point.objective)
         if point.q.sd is not self.sd:
             point = problem.with_spread(point, self.sd, self.information)
         forms = self._turn(problem, point.gradient)
@@ -96,11 +105,13 @@ class ConjugateGradients(Memory):
         length, mean, gradient, norm = go(problem, point, *forms)
         q = GaussianFactors(mean, self.sd)
         self.steps, self.ahead = self.steps + 1, (gradient, norm)
-        if self.steps % REFRESH == 0:
+        gain = 0.5 * length * forms[1]
+        size = np.abs(point.objective + gain) + problem.size
+        if self.steps % REFRESH == 0 or np.any(self.computed > SHRUNK * size):
             return Proposal(q, 1, problem.size)
         # On the ELBO the preconditioner is the precision of q.
         known = norm if problem.site.objective == "elbo" else None
-        return Proposal(q, 1, problem.size, problem.moved(point, q, gradient, 0.5 * length * forms[1], known))
+        return Proposal(q, 1, problem.size, problem.moved(point, q, gradient, gain, known))
 
     def _by_rows(self, problem: Problem, point: Point, form: Array, slope: Array) -> tuple[Array, Array, Array, Array]:
         """Return the length of the step, mean and gradient at its end, and the gradient's squared norm.

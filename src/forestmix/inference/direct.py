@@ -18,6 +18,7 @@ import scipy
 
 from forestmix.arrays import Array
 from forestmix.gram import precision_matrix, row_matrix
+from forestmix.inference.dense_newton import AFFORDABLE, cost, newton_step
 from forestmix.inference.problem import Point, Problem
 from forestmix.weights import DenseWeights, Weights
 
@@ -29,12 +30,14 @@ PER_ENTRY = 30
 STEP_ENTRIES = 2_000_000
 #: The largest part of a solution that may be lost to rounding, cautiously: the next step finds that part again.
 MOST_LOST = 1e-4
+#: The same for a factor of A, which is a square.
+MOST_LOST_SQUARED = MOST_LOST**2
 
 
 class Factor(Protocol):
     """What solves for the means."""
 
-    def solve(self, gradient: Array) -> Array:
+    def step(self, problem: Problem, point: Point) -> Array:
         """Return ``A^-1 gradient`` of each observation, (N, m); repeated steps refine the means to rounding."""
 
 
@@ -44,9 +47,9 @@ class FactorOfLatents:
     def __init__(self, weights: Weights, kappa: Array, precision: Array) -> None:
         self.made = _cholesky(precision_matrix(weights, kappa, precision))
 
-    def solve(self, gradient: Array) -> Array:
+    def step(self, problem: Problem, point: Point) -> Array:
         """Return ``A^-1 gradient``."""
-        return _solve(self.made, gradient)
+        return _solve(self.made, point.gradient)
 
 
 class FactorOfRows:
@@ -56,12 +59,29 @@ class FactorOfRows:
         self.weights, self.root, self.inverse = weights, np.sqrt(kappa), 1 / precision
         self.made = _cholesky(row_matrix(weights, kappa, precision))
 
-    def solve(self, gradient: Array) -> Array:
+    def step(self, problem: Problem, point: Point) -> Array:
         """Return ``P^-1 (gradient - W^T K^(1/2) S^-1 K^(1/2) W P^-1 gradient)``."""
-        dtype = self.weights.dtype
+        dtype, gradient = self.weights.dtype, point.gradient
         rows = self.root * self.weights.forward((gradient * self.inverse).astype(dtype))
         back = self.weights.adjoint((self.root * _solve(self.made, rows)).astype(dtype))
         return np.ascontiguousarray(self.inverse * (gradient - back), gradient.dtype)
+
+
+class OrthogonalFactor:
+    """QR of the weighted rows, made anew for each step, which takes the rows' errors instead of their sum."""
+
+    def step(self, problem: Problem, point: Point) -> Array:
+        """Return ``A^-1 gradient``."""
+        return newton_step(problem, point).mean.astype(point.gradient.dtype)
+
+
+def needs_orthogonal(problem: Problem, point: Point, diagonal: Array) -> bool:
+    """Return whether Cholesky's factor would lose too much, or would have to be made for each observation; and if QR
+    is affordable.
+    """
+    unit = float(np.finfo(problem.model.dtype).eps)
+    lossy = bool(np.any(unit * diagonal > MOST_LOST_SQUARED * problem.prior_precision))
+    return (lossy or not has_factor(point)) and cost(problem) <= AFFORDABLE
 
 
 def has_factor(point: Point) -> bool:
@@ -97,6 +117,8 @@ def price(problem: Problem, point: Point, diagonal: Array) -> float:
 
 def factor(problem: Problem, point: Point, diagonal: Array) -> Factor | None:
     """Return the smaller factor, or ``None`` where rounding leaves it with a negative pivot."""
+    if needs_orthogonal(problem, point, diagonal):
+        return OrthogonalFactor()
     kappa, precision = point.site.kappa[0].astype(np.float64), problem.prior_precision.astype(np.float64)
     kind = FactorOfRows if fewer_rows(problem, diagonal) else FactorOfLatents
     try:

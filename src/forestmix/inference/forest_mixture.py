@@ -12,7 +12,9 @@ from forestmix.errors import ArgumentError
 from forestmix.inference.accelerate import ConjugateGradients
 from forestmix.inference.base import Algorithm, Memory, Proposal, choose_objective
 from forestmix.inference.cavi import SweepMemory
+from forestmix.inference.dense_newton import CHEAP, cost, joins_deviations
 from forestmix.inference.flat_problem import FlatProblem
+from forestmix.inference.joint_newton import JointNewton
 from forestmix.inference.latent_newton import LatentNewton, newton_applies
 from forestmix.inference.latent_problem import LatentProblem
 from forestmix.inference.latent_steps import step_latents
@@ -94,7 +96,8 @@ class ForestMixture(Algorithm):
             return LatentNewton() if self.accelerated and newton_applies(problem) else Memory()
         if self.accelerated:
             if not problem.curvature_is_constant:
-                return NewtonSteps(len(point.objective))
+                cheap = joins_deviations(problem) and cost(problem) <= CHEAP
+                return JointNewton() if cheap else NewtonSteps(len(point.objective))
             method = self.accelerate if isinstance(self.accelerate, str) else "auto"
             return ConjugateGradients.at(problem, point, method)
         if problem.site.groups is not None and not isinstance(problem, FlatProblem):
@@ -108,7 +111,7 @@ class ForestMixture(Algorithm):
         if isinstance(problem, LatentProblem):
             sets = len(sets_of_layers(self.schedule, problem.stack.depth))
             return Proposal(step_latents(problem, point, self.schedule), sets, problem.size)
-        if isinstance(memory, ConjugateGradients | NewtonSteps):
+        if isinstance(memory, ConjugateGradients | NewtonSteps | JointNewton):
             return memory.propose(problem, point)
         if isinstance(memory, SweepMemory):
             groups = memory.cursor.take(None)

@@ -106,11 +106,10 @@ class LatentProblem:
                 squares = np.maximum(squares, np.sum(ratio**2, axis=1))
         return np.sqrt(squares / self.size)
 
-    def gradient_at_prior(self, start: LatentPoint, from_prior: bool) -> Array:
-        """Return ones: a factor that is all but certain at the start is any number of its own sd away from its goal."""
-        return np.ones(len(start.objective))
+    def gradient_rounding(self, point: LatentPoint) -> Array:
+        """Return what rounding leaves of ``gradient_norm``, (N,)."""
+        return np.full(len(point.objective), ROUNDING_UNITS * float(np.finfo(self.model.dtype).eps))
 
-    @property
-    def climbs_count_parents(self) -> bool:
-        """Whether the forest mixture bound with auxiliary parameters is in use."""
-        return any(isinstance(interface, CountParents) for interface in self.stack.interfaces)
+    def distance_bound(self, point: LatentPoint) -> Array:
+        """Return 0: these bounds have several optima, and no bound is known on the way to the next."""
+        return np.zeros(len(point.objective))

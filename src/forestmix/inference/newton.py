@@ -22,6 +22,8 @@ import numpy as np
 from forestmix.arrays import Array, inner
 from forestmix.inference.accelerate import dot, ratio
 from forestmix.inference.base import Memory, Proposal
+from forestmix.inference.dense_newton import joins_deviations
+from forestmix.inference.joint_newton import JointNewton
 from forestmix.inference.problem import Point, Problem
 from forestmix.passes import normal_image
 from forestmix.posterior import GaussianFactors
@@ -34,6 +36,11 @@ FORCING = 0.3
 INNER = 100
 #: A step that cut the gradient to this fraction is followed by one from the metric alone.
 ENOUGH = 0.8
+
+#: A step is a setback if it is refused, or leaves the variances' error at more than this fraction and above a limit.
+STUCK, ENOUGH_OF_VARIANCES = 0.5, 1e-4
+#: Setbacks after which means and variances step together.
+SETBACKS = 8
 
 
 class Pair(NamedTuple):
@@ -62,6 +69,8 @@ class NewtonSteps(Memory):
         self.last: tuple[Array, Array, Array] | None = None
         self.trusted = np.zeros(n_observations, bool)
         self.from_metric, self.solves, self.pause = False, 0, 0
+        self.setbacks, self.last_variances = 0, np.inf
+        self.joint: JointNewton | None = None
 
     def take(self, keep: Array) -> NewtonSteps:
         """Return the memory of the chosen observations."""
@@ -69,6 +78,7 @@ class NewtonSteps(Memory):
         chosen.pairs = [Pair(*(part[keep] for part in pair)) for pair in self.pairs]
         chosen.trusted = self.trusted[keep]
         chosen.from_metric, chosen.solves, chosen.pause = self.from_metric, self.solves, self.pause
+        chosen.setbacks, chosen.last_variances, chosen.joint = self.setbacks, self.last_variances, self.joint
         if self.last is not None:
             mean, gradient, norm = self.last
             chosen.last = (mean[keep], gradient[keep], norm[keep])
@@ -76,13 +86,21 @@ class NewtonSteps(Memory):
 
     def forget(self, which: Array) -> None:
         """Do not step from the metric alone where it has just led astray, and wait longer each time that it does."""
+        self.setbacks += 1
         if self.last is not None:
             self.last[2][which] = 0
         if self.from_metric:
             self.solves = self.pause = 2 * self.pause + 1
 
     def propose(self, problem: Problem, point: Point) -> Proposal:
-        """Return the next step of the means, and the variances' fixed point at the current rows."""
+        """Return the next step of the means, and the variances' fixed point at the current rows.
+
+        Where the rows tie the two together, so that neither gets anywhere by itself, joint steps take over.
+        """
+        if self.joint is None and self._is_tied(problem, point):
+            self.joint = JointNewton()
+        if self.joint is not None:
+            return self.joint.propose(problem, point)
         precision = problem.prior_precision + problem.exact_information(point)
         norm = np.sqrt(dot(point.gradient, point.gradient / precision))
         self._learn(point, norm)
@@ -95,6 +113,14 @@ class NewtonSteps(Memory):
         self.last = (point.q.mean, point.gradient, norm)
         q = GaussianFactors(point.q.mean + step, 1 / np.sqrt(problem.precision(point)))
         return Proposal(q, 1 + inner, (1 + inner) * problem.size)
+
+    def _is_tied(self, problem: Problem, point: Point) -> bool:
+        """Count the steps that were refused or left the variances' error as it was; return whether they are many."""
+        variances = float(np.max(problem.variance_norm(point)))
+        if variances > max(STUCK * self.last_variances, ENOUGH_OF_VARIANCES):
+            self.setbacks += 1
+        self.last_variances = variances
+        return self.setbacks > SETBACKS and joins_deviations(problem)
 
     def _learn(self, point: Point, norm: Array) -> None:
         """Judge the last step by the gradient that it left, and keep it as a pair."""

@@ -17,6 +17,8 @@ from forestmix.statistics import Objective, Site, SiteStatistics
 
 #: How many units of rounding, relative to the size of its terms, an objective may seem to fall by.
 ROUNDING_UNITS = 64
+#: How many units of rounding are left of the relative errors of the variances.
+UNITS_OF_VARIANCES = 32
 
 
 @dataclass(frozen=True)
@@ -183,6 +185,10 @@ class Problem:
             return np.maximum(np.sqrt(point.squared_norm / self.size), variances)
         return np.maximum(_rms(point.gradient, precision), variances)
 
+    def variance_norm(self, point: Point) -> Array:
+        """Return the relative error of the variances, ``rms_j (P_j sigma_j^2 - 1)``, (N,)."""
+        return self._of_variances(point)[1]
+
     def _of_variances(self, point: Point) -> tuple[Array, Array]:
         """Return the precision of q at its optimum and the norm of the variances.
 
@@ -195,10 +201,32 @@ class Problem:
             self._settled = (key, (precision, np.sqrt(inner(excess, excess) / self.size)))
         return self._settled[1]
 
-    def gradient_at_prior(self, start: Point, from_prior: bool) -> Array:
-        """Return the norm of the gradient at the prior mean, which says what rounding leaves of it later."""
-        at_prior = start if from_prior else self.evaluate(prior_factors(self.model, self.n_observations))
-        return _rms(at_prior.gradient, self.precision(start))
+    def gradient_rounding(self, point: Point) -> Array:
+        """Return what rounding leaves of ``gradient_norm`` at a point, (N,).
+
+        A row's error ``t(x) - E a'`` is off by units in the last place of both, and of ``kappa`` times the terms of
+        its mean; the sums over rows are off by as much of what they add up.
+        """
+        layer, q, data = self.site.layer, point.q, self.site.data
+        unit = float(np.finfo(self.model.dtype).eps)
+        eta = layer.weights.project(None, np.abs(q.mean), absolute=True).absolute + np.abs(layer.bias)
+        size = np.abs(layer.family.statistic(data.x)) + np.abs(point.site.error) + point.site.kappa * eta
+        if data.observed is not None:
+            size = np.where(data.observed, size, 0)
+        gathered = layer.weights.collect(None, size.astype(layer.dtype)).absolute
+        own = self.prior_precision * (np.abs(q.mean) + np.abs(self.prior_mean))
+        return unit * np.maximum(UNITS_OF_VARIANCES, _rms(gathered + own, self.precision(point)))
+
+    def distance_bound(self, point: Point) -> Array:
+        """Return how many posterior standard deviations no mean can be further from the optimum than, (N,).
+
+        The objective is concave in means and standard deviations, in the former at least as curved as the log density
+        of the prior. So with g the gradient, ``g^T Var_prior(y) g`` and the squares of the variances' relative errors
+        add up to a bound, and half of that is one on the nats that are missing.
+        """
+        excess = self.precision(point) * point.q.sd.astype(np.float64) ** 2 - 1
+        squared = self.model.prior.variance_of(point.gradient.astype(np.float64)) + inner(excess, excess)
+        return np.sqrt(squared)
 
     def precision(self, point: Point) -> Array:
         """Return the precision that q would have at its optimum, given the rows' curvature at ``point``."""

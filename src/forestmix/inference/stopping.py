@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from forestmix.arrays import Array
-from forestmix.inference.problem import Point, Problem
+from forestmix.inference.dense_newton import AFFORDABLE, cost, distance
+from forestmix.inference.problem import Point
 from forestmix.result import Status
 
 #: A run has stalled when neither objective nor gradient has improved for this many iterations and sweeps. Conjugate
@@ -13,57 +16,67 @@ from forestmix.result import Status
 PATIENCE = 100
 #: A run has diverged when its objective lies this many times its own size, plus as many nats, below the start.
 DIVERGENCE = 10.0
+#: Posterior standard deviations that a mean may be from the optimum in a result called converged, in either precision.
+FARTHEST = {np.dtype(np.float64): 0.005, np.dtype(np.float32): 0.1}
+#: ``tol`` is raised to this many units in the last place.
+LEAST_UNITS = 32
+#: A relative gradient norm above this is not small, whatever rounding is: such a run goes on.
+SMALL = 1e-3
 
 
 class Stopping:
     """The stopping rules, and the little that they remember.
 
-    Converged, when both hold, or the gradient norm is no more than what rounding leaves of it:
+    Converged, when all of these hold:
 
-    - the objective changed by at most ``tol max(1, |objective|)``, or by no more than rounding;
-    - the relative gradient norm is at most ``tol``: the larger of the gradient in the means, in posterior standard
-      deviations, ``rms_j (gradient_j / sqrt(P_j))`` with ``P`` the precision of q at its optimum, and of the variances'
-      ``rms_j (P_j sigma_j^2 - 1)``. The first says how many standard deviations each mean would still move by itself.
+    - the relative gradient norm is at most ``tol``, or what rounding leaves of it at the point itself: the larger of
+      the gradient in the means, in posterior standard deviations, ``rms_j (gradient_j / sqrt(P_j))`` with ``P`` the
+      precision of q at its optimum, and of the variances' ``rms_j (P_j sigma_j^2 - 1)``;
+    - no mean can be further than ``FARTHEST`` posterior standard deviations from the optimum. The prior gives a bound
+      on that for nothing, ``Problem.distance_bound``; where it is too weak, a factor of the matrix says it exactly
+      (``dense_newton``), if that is affordable, and else the run goes on;
+    - the objective changed by at most ``tol max(1, |objective|)`` or by no more than rounding, or by the same bound
+      cannot rise by more.
 
-    Both norms stay the same when columns of W are rescaled. ``tol`` is raised to what rounding leaves of the gradient:
-    32 units in the last place of its norm at the prior mean, and of 1.
+    The norms stay the same when columns of W are rescaled. With ``tol=0`` a run ends at ``max_iter``.
     """
 
-    def __init__(self, problem: Problem, start: Point, tol: float, monotone: bool, from_prior: bool) -> None:
-        unit = 32 * float(np.finfo(problem.model.dtype).eps)
-        # A start whose gradient overflows says nothing about rounding later on.
-        largest = np.nan_to_num(problem.gradient_at_prior(start, from_prior), nan=1.0, posinf=1.0)
-        self.floor = unit * np.maximum(1.0, largest)
-        self.tol = np.maximum(tol, self.floor)
+    def __init__(self, problem: Any, start: Point, tol: float, monotone: bool) -> None:
+        dtype = problem.model.dtype
+        self.endless, self.tol = tol == 0, max(tol, LEAST_UNITS * float(np.finfo(dtype).eps))
+        self.farthest = max(FARTHEST[dtype], self.tol)
         self.monotone = monotone
         self.first = start.objective
         self.best = start.objective
         self.best_norm = problem.gradient_norm(start)
         self.idle = np.zeros(len(start.objective))
         self.idle_iterations = np.zeros(len(start.objective), int)
+        self.near_iterations = np.zeros(len(start.objective), int)
 
     def take(self, keep: Array) -> None:
         """Forget the observations that have finished."""
-        for name in ("tol", "floor", "first", "best", "best_norm", "idle", "idle_iterations"):
+        for name in ("first", "best", "best_norm", "idle", "idle_iterations", "near_iterations"):
             setattr(self, name, getattr(self, name)[keep])
 
-    def check(self, old: Point, new: Point, norm: Array, sweeps: float) -> list[Status | None]:
+    def check(self, problem: Any, old: Point, new: Point, norm: Array, sweeps: float) -> list[Status | None]:
         """Return how each observation ended, or ``None`` where it goes on."""
-        change = np.abs(new.objective - old.objective)
-        small = change <= np.maximum(self.tol * np.maximum(1.0, np.abs(new.objective)), new.rounding)
-        converged = (small & (norm <= self.tol)) | (norm <= self.floor)
         finite = np.isfinite(new.objective)
-        fell = new.objective < old.objective - old.rounding
+        fell = new.objective < old.objective - (old.rounding + new.rounding)
         diverged = new.objective < self.first - DIVERGENCE * (1 + np.abs(self.first))
-        stalled = self._stalled(new, norm, sweeps)
+        idle = self._idle(new, norm, sweeps)
         below_best = new.objective < self.best - 10 * new.rounding
+        ending = np.zeros_like(finite) if self.endless else finite
+        converged = self._converged(problem, old, new, norm, ending)
+        stalled = idle & ending & ~converged
+        if stalled.any() and self.monotone:
+            stalled &= norm <= np.maximum(SMALL, 10 * problem.gradient_rounding(new)) if not new.tracked else False
         ends: list[Status | None] = []
-        for k in range(len(change)):
+        for k in range(len(norm)):
             if not finite[k]:
                 ends.append(Status.NON_FINITE if self.monotone else Status.DIVERGED)
             elif self.monotone and fell[k]:
                 ends.append(Status.DECREASED)
-            elif not self.monotone and (diverged[k] or (stalled[k] and below_best[k])):
+            elif not self.monotone and (diverged[k] or (idle[k] and below_best[k])):
                 ends.append(Status.DIVERGED)
             elif converged[k]:
                 ends.append(Status.CONVERGED)
@@ -71,7 +84,26 @@ class Stopping:
                 ends.append(Status.STALLED if stalled[k] else None)
         return ends
 
-    def _stalled(self, new: Point, norm: Array, sweeps: float) -> Array:
+    def _converged(self, problem: Any, old: Point, new: Point, norm: Array, ending: Array) -> Array:
+        near = ending & (norm <= self.tol)
+        self.near_iterations = np.where(near, self.near_iterations + 1, 0)
+        bound = np.where(near, problem.distance_bound(new), np.inf) if near.any() else np.full(len(norm), np.inf)
+        scale = np.maximum(1.0, np.abs(new.objective))
+        change = np.abs(new.objective - old.objective)
+        quiet = change <= np.maximum(self.tol * scale, new.rounding)
+        converged = near & (bound <= self.farthest) & (quiet | (0.5 * bound**2 <= self.tol * scale))
+        # What follows costs passes over W, so it is asked at the first, second, fourth, eighth ... chance.
+        waited = np.maximum(self.idle_iterations, self.near_iterations)
+        due = ending & ~converged & (waited > 0) & (waited & (waited - 1) == 0)
+        if new.tracked or not due.any():
+            return converged
+        due &= near | (norm <= problem.gradient_rounding(new))
+        if not due.any() or cost(problem) > AFFORDABLE:
+            return converged
+        return converged | (due & (distance(problem, new) <= self.farthest))
+
+    def _idle(self, new: Point, norm: Array, sweeps: float) -> Array:
+        """Return whether neither objective nor gradient has improved for long."""
         improved = (new.objective > self.best + new.rounding) | (norm < self.best_norm)
         self.best = np.fmax(self.best, new.objective)
         self.best_norm = np.fmin(self.best_norm, norm)

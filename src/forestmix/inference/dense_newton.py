@@ -1,0 +1,207 @@
+"""Newton steps in the means and the standard deviations together, where W is small enough to be factored.
+
+The objective is concave in (mean, sd) for both bounds. With ``sigma_j -> sigma_j (1 + u_j)`` and ``mu -> mu + p`` its
+second derivatives are, with ``E a'''`` and ``E a''''`` of the rows beside ``kappa = E a''``::
+
+    means        A = diag(1 / sigma0^2) + W^T diag(kappa) W
+    both         C = W^T diag(f) V
+    deviations   S = V^T diag(h) V + diag(d)
+
+    "elbo"       V_ij = w_ij^2 sigma_j^2     f = E a'''      h = E a''''                d = 1 + P sigma^2
+    "fm"         V_ij = |w_ij| sigma_j       f = s E a'''    h = kappa + s^2 E a''''    d = 1 + sigma^2 / sigma0^2
+
+Where the rows tie means and variances together, as counts of zero under a wide prior do, the variances' fixed point
+``1 / sigma_j^2 = P_j`` takes thousands of turns beside a mean that follows it; the step that knows C takes a few.
+
+A is never formed: ``[sqrt(kappa) W; diag(1 / sigma0)] = Q R``, by QR with the largest rows first and the columns
+pivoted, which keeps the digits of rows however differently they are scaled (Cox and Higham, *Stability of Householder
+QR factorization for weighted least squares problems*, 1998). The Schur complement of A is ``S - B^T B`` with
+``B = Q^T Z`` and ``Z = [diag(f / sqrt(kappa)) V; 0]``. For Poisson rows it is all but 0 beside S, so it is made from
+what Q leaves of Z, ``(Z - Q B)^T (Z - Q B) + V^T diag(h - f^2 / kappa) V + diag(d)``.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+import scipy
+
+from forestmix.arrays import Array, inner
+from forestmix.inference.problem import Point, Problem
+from forestmix.posterior import GaussianFactors
+
+#: Multiplications that a step may take, for all observations: a fraction of a second.
+AFFORDABLE = 1e9
+#: Up to this many it is taken from the first iteration on: about what the rest of an iteration costs.
+CHEAP = 2e7
+
+#: Posterior standard deviations from which on means and variances move by themselves.
+FAR = 30.0
+
+#: The factor by which a step raises a precision at most: from far away its goal may be beyond all numbers.
+MOST_NARROWED = 1e6
+
+
+class NewtonStep(NamedTuple):
+    """The step p of the means and u of the logarithms of the standard deviations, (N, m), and its decrement, (N,).
+
+    The decrement ``sqrt(g^T H^-1 g)`` says how far, in posterior standard deviations, any mean can be from the optimum,
+    and half its square how many nats the objective is below it, as far as the objective is quadratic from here on.
+    """
+
+    mean: Array
+    log_sd: Array
+    decrement: Array
+
+
+def cost(problem: Problem) -> float:
+    """Return how many multiplications a step takes."""
+    n, m = problem.site.layer.weights.shape
+    return 4.0 * problem.n_observations * (n + m) * m * m
+
+
+def joins_deviations(problem: Problem) -> bool:
+    """Return whether the standard deviations take part: not for constant curvature, which has them in closed form."""
+    return not problem.curvature_is_constant and (problem.site.objective == "elbo" or problem.site.groups is None)
+
+
+def newton_step(problem: Problem, point: Point) -> NewtonStep:
+    """Return the Newton step of each observation."""
+    W = problem.site.layer.weights.toarray().astype(np.float64)
+    count, m = point.gradient.shape
+    mean, log_sd, decrement = np.zeros((count, m)), np.zeros((count, m)), np.zeros(count)
+    slopes = curvature_slopes(problem, point) if joins_deviations(problem) else None
+    prior = problem.prior_precision.astype(np.float64)
+    factor = None
+    for k in range(count):
+        if factor is None or len(point.site.kappa) > 1:
+            factor = _Factor(W, point.site.kappa[k].astype(np.float64), prior)
+        own = None if slopes is None else (slopes[0][k], slopes[1][k])
+        mean[k], log_sd[k], decrement[k] = _System(problem, point, factor, k).solve(own)
+    return NewtonStep(mean, log_sd, decrement)
+
+
+def distance(problem: Problem, point: Point) -> Array:
+    """Return how many posterior standard deviations a mean may be from the optimum, (N,), see ``NewtonStep``."""
+    decrement = newton_step(problem, point).decrement
+    if joins_deviations(problem):
+        return decrement
+    excess = problem.precision(point) * point.q.sd.astype(np.float64) ** 2 - 1
+    return np.hypot(decrement, np.sqrt(inner(excess, excess)))
+
+
+def moved(
+    problem: Problem, q: GaussianFactors, step: NewtonStep, share: Array, *, straight: Literal["precision", "variance"]
+) -> GaussianFactors:
+    """Return the factors that go the fraction ``share``, (N, 1), of a step.
+
+    Where the precisions ``1 / sigma^2`` go straight, a step without coupling ends at the variances' fixed point. Where
+    growing variances go straight, ``m_i + v_i / 2`` does too, which is what the rate of a Poisson row depends on. No
+    variance exceeds the prior's at the optimum, so none does on the way.
+    """
+    mean = (q.mean + share * step.mean).astype(q.mean.dtype)
+    if not joins_deviations(problem):
+        return GaussianFactors(mean, q.sd)
+    precision, change = q.sd.astype(np.float64) ** -2.0, 2 * share * step.log_sd
+    least = np.maximum(problem.prior_precision, 1e-2 * precision * (problem.prior_precision == 0))
+    factor = np.minimum(1 - change, MOST_NARROWED)
+    if straight == "variance":
+        factor = np.where(change > 0, 1 / (1 + change), factor)
+    return GaussianFactors(mean, (np.maximum(precision * factor, least) ** -0.5).astype(q.sd.dtype))
+
+
+def curvature_slopes(problem: Problem, point: Point) -> tuple[Array, Array]:
+    """Return f and h of the module's table, (N, n), 0 where x is missing."""
+    site = problem.site
+    spread = site.spread(point.q.sd).astype(np.float64)
+    third, fourth = site.layer.family.curvature_slopes(point.site.eta.astype(np.float64), spread)
+    if site.data.observed is not None:
+        third, fourth = np.where(site.data.observed, third, 0.0), np.where(site.data.observed, fourth, 0.0)
+    if site.objective == "elbo":
+        return third, fourth
+    return spread * third, point.site.kappa + spread**2 * fourth
+
+
+class _Factor:
+    """``[sqrt(kappa) W; diag(1 / sigma0)] = Q R`` with its columns scaled to length 1 and in another order."""
+
+    def __init__(self, W: Array, kappa: Array, prior: Array) -> None:
+        self.W, self.root = W, np.sqrt(kappa)
+        self.seen = self.root > 0
+        self.inverse = np.divide(1.0, self.root, out=np.zeros_like(kappa), where=self.seen)
+        stacked = np.vstack([self.root[:, None] * W, np.diag(np.sqrt(prior))])
+        self.scale = np.linalg.norm(stacked, axis=0)
+        self.scale[self.scale == 0] = 1.0
+        stacked /= self.scale
+        largest_first = np.argsort(-np.max(np.abs(stacked), axis=1), kind="stable")
+        Q, self.R, self.order = scipy.linalg.qr(
+            stacked[largest_first], mode="economic", pivoting=True, check_finite=False
+        )
+        self.Q = np.empty_like(Q)
+        self.Q[largest_first] = Q
+        # A direction that rounding has left without any curvature is left alone.
+        lost = np.abs(np.diag(self.R)) <= np.finfo(np.float64).tiny
+        self.R[np.diag_indices(len(self.R))] += lost
+
+    def solve(self, right: Array) -> Array:
+        """Return ``R^-1 right`` in the order and scale of the latents."""
+        p = np.empty(len(right))
+        p[self.order] = scipy.linalg.solve_triangular(self.R, right, check_finite=False)
+        return p / self.scale
+
+    def solve_transposed(self, gradient: Array) -> Array:
+        """Return ``R^-T`` times a gradient."""
+        ordered = (gradient / self.scale)[self.order]
+        return scipy.linalg.solve_triangular(self.R, ordered, trans=1, check_finite=False)
+
+
+class _System:
+    """The system of one observation."""
+
+    def __init__(self, problem: Problem, point: Point, factor: _Factor, k: int) -> None:
+        def row(batch: Array) -> Array:
+            return batch[min(k, len(batch) - 1)].astype(np.float64)
+
+        site, prior = point.site, problem.prior_precision.astype(np.float64)
+        self.factor, self.prior, self.sd = factor, prior, row(point.q.sd)
+        self.paper = problem.site.objective == "fm"
+        error, mean = row(site.error), row(point.q.mean)
+        away = np.concatenate([factor.inverse * error, np.sqrt(prior) * (problem.prior_mean - mean)])
+        self.right = factor.Q.T @ away
+        if not factor.seen.all():
+            # Rows whose curvature has underflowed still have a slope.
+            unseen = ~factor.seen
+            self.right += factor.solve_transposed(factor.W[unseen].T @ error[unseen])
+        self.slope = 1.0 - self.sd**2 * (prior + row(site.information))
+
+    def solve(self, slopes: tuple[Array, Array] | None) -> tuple[Array, Array, float]:
+        """Return p, u and the decrement."""
+        u, squared = 0.5 * self.slope, float(self.right @ self.right)
+        right = self.right
+        # From far away the second derivatives say little, and those of fast-growing rows lose all digits: there the
+        # variances go to their fixed point.
+        if slopes is not None and squared < FAR**2:
+            u, B, slope = self._deviations(*slopes)
+            right, squared = right - B @ u, squared + float(slope @ u)
+        return self.factor.solve(right), u, np.sqrt(max(squared, 0.0))
+
+    def _deviations(self, f: Array, h: Array) -> tuple[Array, Array, Array]:
+        """Return u, B and what the means leave of the slope in u."""
+        factor = self.factor
+        V = np.abs(factor.W) * self.sd if self.paper else (factor.W * self.sd) ** 2
+        tied = factor.inverse * f
+        rows = np.vstack([tied[:, None] * V, np.zeros((len(factor.Q) - len(V), len(self.sd)))])
+        B = factor.Q.T @ rows
+        left = rows - factor.Q @ B
+        slope = self.slope - B.T @ self.right
+        schur = V.T @ ((h - tied**2)[:, None] * V) + left.T @ left
+        # The first is that of straight variances, the second of straight deviations, in which the bounds are concave.
+        safe = 1.0 + self.sd**2 * self.prior if self.paper else 2.0 - self.slope
+        for diagonal in (safe + self.slope, safe):
+            try:
+                made = scipy.linalg.cho_factor(schur + np.diag(diagonal), lower=True, check_finite=False)
+                return scipy.linalg.cho_solve(made, slope, check_finite=False), B, slope
+            except (scipy.linalg.LinAlgError, ValueError):
+                continue
+        return slope / safe, B, slope

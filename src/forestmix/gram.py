@@ -66,6 +66,40 @@ def _lower_product(W: Array | scipy.sparse.csr_array, kappa: Array) -> Array:
     return A
 
 
+class OrthogonalFactor:
+    """``M = Q R``, the columns of M scaled to length 1 and pivoted, and its largest rows first.
+
+    So ``M^T M`` is never formed, which would square the condition number, and rows keep their digits however
+    differently they are scaled (Cox and Higham, *Stability of Householder QR factorization for weighted least squares
+    problems*, 1998): a prior that is wider by twelve orders than what the rows say is not lost beside them.
+    """
+
+    def __init__(self, M: Array) -> None:
+        self.scale = np.linalg.norm(M, axis=0)
+        self.scale[self.scale == 0] = 1.0
+        scaled = M / self.scale
+        largest_first = np.argsort(-np.max(np.abs(scaled), axis=1), kind="stable")
+        Q, self.R, self.order = scipy.linalg.qr(
+            scaled[largest_first], mode="economic", pivoting=True, check_finite=False
+        )
+        self.Q = np.empty_like(Q)
+        self.Q[largest_first] = Q
+        # A direction that rounding has left without any curvature is left alone.
+        lost = np.abs(np.diag(self.R)) <= np.finfo(np.float64).tiny
+        self.R[np.diag_indices(len(self.R))] += lost
+
+    def solve(self, right: Array) -> Array:
+        """Return ``R^-1 right`` in the order and scale of the columns of M."""
+        found = np.empty_like(right)
+        found[self.order] = scipy.linalg.solve_triangular(self.R, right, check_finite=False)
+        return found / self.scale
+
+    def solve_transposed(self, right: Array) -> Array:
+        """Return ``R^-T right``, with ``right`` in that order and scale, (m,) or (m, K)."""
+        ordered = (right.T / self.scale).T[self.order]
+        return scipy.linalg.solve_triangular(self.R, ordered, trans=1, check_finite=False)
+
+
 def by_rows(weights: Weights) -> Array | scipy.sparse.csr_array:
     """Return W as an array or a sparse matrix whose rows can be chosen."""
     return weights.array if isinstance(weights, DenseWeights) else weights.rows()

@@ -29,7 +29,7 @@ from forestmix import memory
 from forestmix.arrays import Array, finite, numbers
 from forestmix.errors import ArgumentError, ForestmixError
 from forestmix.flat import Flat
-from forestmix.gram import blocks_of, by_rows, dense_rows, precision_matrix, weighted_rows
+from forestmix.gram import OrthogonalFactor, blocks_of, by_rows, dense_rows, precision_matrix, weighted_rows
 from forestmix.latents import GaussianFactors
 from forestmix.model import DEF, Layer, Observations, Prior
 from forestmix.posterior import as_factors, prior_sd
@@ -198,7 +198,7 @@ def _factored(weights: Weights, kappa: Array, scale: Array, functionals: Weights
     except scipy.linalg.LinAlgError:
         lost = np.inf
     if lost > tol:
-        L = _orthogonal_factor(by_rows(weights), kappa, scale, D)
+        return _by_orthogonal_factor(by_rows(weights), kappa, scale, functionals, tol)
     variances = np.empty(functionals.shape[0])
     for block in blocks_of(len(variances), 32 * len(D)):
         c = dense_rows(functionals, block)
@@ -207,15 +207,38 @@ def _factored(weights: Weights, kappa: Array, scale: Array, functionals: Weights
     return variances
 
 
-def _orthogonal_factor(W: Array | scipy.sparse.csr_array, kappa: Array, scale: Array, D: Array) -> Array:
-    """Return L of ``A = D L L^T D`` by QR of the rows of W under ``diag(1 / sigma0)``.
+def _by_orthogonal_factor(
+    W: Array | scipy.sparse.csr_array, kappa: Array, scale: Array, functionals: Weights, tol: float
+) -> Array:
+    """Return ``c^T C c`` from a factor that never forms A, or raise where rounding leaves less than ``tol`` of it.
 
-    It never forms A, so it keeps twice the digits of Cholesky's factor where columns of W are nearly parallel.
+    That is seen by a second factor, of rows whose last digit has been changed at random.
     """
-    R: Array = np.diag(1 / (scale * D))
-    for part in weighted_rows(W, kappa):
-        R = scipy.linalg.qr(np.vstack([R, part / D]), mode="r", overwrite_a=True, check_finite=False)[0][: len(D)]
-    return R.T
+    shaken = kappa * (1 + np.finfo(np.float64).eps * np.random.default_rng(0).choice([-4, 4], kappa.shape))
+    factors = [_orthogonal_factor(W, rows, scale) for rows in (kappa, shaken)]
+    variances = np.empty(functionals.shape[0])
+    for block in blocks_of(len(variances), 64 * len(scale)):
+        c = dense_rows(functionals, block).T
+        variances[block], others = (np.sum(factor.solve_transposed(c) ** 2, axis=0) for factor in factors)
+        worst = float(np.max(np.abs(others - variances[block]) / variances[block]))
+        if worst > tol:
+            raise ForestmixError(
+                f"Rounding leaves a relative error of about {worst:.1e} in these variances, more than tol={tol:g}. "
+                "Raise tol, or bring the prior's sd nearer to the scale of the posterior."
+            )
+    return variances
+
+
+def _orthogonal_factor(W: Array | scipy.sparse.csr_array, kappa: Array, scale: Array) -> OrthogonalFactor:
+    """Return the factor of the weighted rows of W over ``diag(1 / sigma0)``.
+
+    Many rows are first put together in parts, without the prior's: those are what a wide prior must not lose.
+    """
+    blocks = list(weighted_rows(W, kappa))
+    R = blocks[0]
+    for part in blocks[1:]:
+        R = scipy.linalg.qr(np.vstack([R, part]), mode="r", overwrite_a=True, check_finite=False)[0][: len(scale)]
+    return OrthogonalFactor(np.vstack([R, np.diag(1 / scale)]))
 
 
 # Many latents: conjugate gradients for a block of right-hand sides at a time.

@@ -119,6 +119,7 @@ class _Run:
         self.algorithm, self.problem, self.callback = algorithm, problem, callback
         self.single = problem.single
         self.point = problem.evaluate(start)
+        problem.check_range(self.point)
         self.memory = algorithm.start(problem, self.point)
         self.stopping = Stopping(problem, self.point, tol, algorithm.monotone)
         count = problem.n_observations

@@ -13,11 +13,9 @@ second derivatives are, with ``E a'''`` and ``E a''''`` of the rows beside ``kap
 Where the rows tie means and variances together, as counts of zero under a wide prior do, the variances' fixed point
 ``1 / sigma_j^2 = P_j`` takes thousands of turns beside a mean that follows it; the step that knows C takes a few.
 
-A is never formed: ``[sqrt(kappa) W; diag(1 / sigma0)] = Q R``, by QR with the largest rows first and the columns
-pivoted, which keeps the digits of rows however differently they are scaled (Cox and Higham, *Stability of Householder
-QR factorization for weighted least squares problems*, 1998). The Schur complement of A is ``S - B^T B`` with
-``B = Q^T Z`` and ``Z = [diag(f / sqrt(kappa)) V; 0]``. For Poisson rows it is all but 0 beside S, so it is made from
-what Q leaves of Z, ``(Z - Q B)^T (Z - Q B) + V^T diag(h - f^2 / kappa) V + diag(d)``.
+A is never formed: ``[sqrt(kappa) W; diag(1 / sigma0)] = Q R`` (``gram.OrthogonalFactor``). The Schur complement of A is
+``S - B^T B`` with ``B = Q^T Z`` and ``Z = [diag(f / sqrt(kappa)) V; 0]``. For Poisson rows it is all but 0 beside S, so
+it is made from what Q leaves of Z, ``(Z - Q B)^T (Z - Q B) + V^T diag(h - f^2 / kappa) V + diag(d)``.
 """
 
 from __future__ import annotations
@@ -28,6 +26,7 @@ import numpy as np
 import scipy
 
 from forestmix.arrays import Array, inner
+from forestmix.gram import OrthogonalFactor
 from forestmix.inference.problem import Point, Problem
 from forestmix.posterior import GaussianFactors
 
@@ -123,37 +122,14 @@ def curvature_slopes(problem: Problem, point: Point) -> tuple[Array, Array]:
     return spread * third, point.site.kappa + spread**2 * fourth
 
 
-class _Factor:
-    """``[sqrt(kappa) W; diag(1 / sigma0)] = Q R`` with its columns scaled to length 1 and in another order."""
+class _Factor(OrthogonalFactor):
+    """The factor of ``[sqrt(kappa) W; diag(1 / sigma0)]``, with what the rows' own terms take."""
 
     def __init__(self, W: Array, kappa: Array, prior: Array) -> None:
-        self.W, self.root = W, np.sqrt(kappa)
-        self.seen = self.root > 0
-        self.inverse = np.divide(1.0, self.root, out=np.zeros_like(kappa), where=self.seen)
-        stacked = np.vstack([self.root[:, None] * W, np.diag(np.sqrt(prior))])
-        self.scale = np.linalg.norm(stacked, axis=0)
-        self.scale[self.scale == 0] = 1.0
-        stacked /= self.scale
-        largest_first = np.argsort(-np.max(np.abs(stacked), axis=1), kind="stable")
-        Q, self.R, self.order = scipy.linalg.qr(
-            stacked[largest_first], mode="economic", pivoting=True, check_finite=False
-        )
-        self.Q = np.empty_like(Q)
-        self.Q[largest_first] = Q
-        # A direction that rounding has left without any curvature is left alone.
-        lost = np.abs(np.diag(self.R)) <= np.finfo(np.float64).tiny
-        self.R[np.diag_indices(len(self.R))] += lost
-
-    def solve(self, right: Array) -> Array:
-        """Return ``R^-1 right`` in the order and scale of the latents."""
-        p = np.empty(len(right))
-        p[self.order] = scipy.linalg.solve_triangular(self.R, right, check_finite=False)
-        return p / self.scale
-
-    def solve_transposed(self, gradient: Array) -> Array:
-        """Return ``R^-T`` times a gradient."""
-        ordered = (gradient / self.scale)[self.order]
-        return scipy.linalg.solve_triangular(self.R, ordered, trans=1, check_finite=False)
+        self.W, root = W, np.sqrt(kappa)
+        self.seen = root > 0
+        self.inverse = np.divide(1.0, root, out=np.zeros_like(kappa), where=self.seen)
+        super().__init__(np.vstack([root[:, None] * W, np.diag(np.sqrt(prior))]))
 
 
 class _System:

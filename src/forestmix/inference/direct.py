@@ -67,7 +67,7 @@ class FactorOfRows:
         return np.ascontiguousarray(self.inverse * (gradient - back), gradient.dtype)
 
 
-class OrthogonalFactor:
+class FactorByRows:
     """QR of the weighted rows, made anew for each step, which takes the rows' errors instead of their sum."""
 
     def step(self, problem: Problem, point: Point) -> Array:
@@ -76,9 +76,7 @@ class OrthogonalFactor:
 
 
 def needs_orthogonal(problem: Problem, point: Point, diagonal: Array) -> bool:
-    """Return whether Cholesky's factor would lose too much, or would have to be made for each observation; and if QR
-    is affordable.
-    """
+    """Return whether Cholesky's factor would lose too much or would not serve all, and QR is affordable."""
     unit = float(np.finfo(problem.model.dtype).eps)
     lossy = bool(np.any(unit * diagonal > MOST_LOST_SQUARED * problem.prior_precision))
     return (lossy or not has_factor(point)) and cost(problem) <= AFFORDABLE
@@ -118,7 +116,7 @@ def price(problem: Problem, point: Point, diagonal: Array) -> float:
 def factor(problem: Problem, point: Point, diagonal: Array) -> Factor | None:
     """Return the smaller factor, or ``None`` where rounding leaves it with a negative pivot."""
     if needs_orthogonal(problem, point, diagonal):
-        return OrthogonalFactor()
+        return FactorByRows()
     kappa, precision = point.site.kappa[0].astype(np.float64), problem.prior_precision.astype(np.float64)
     kind = FactorOfRows if fewer_rows(problem, diagonal) else FactorOfLatents
     try:

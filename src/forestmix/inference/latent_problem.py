@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from forestmix.arrays import Array
+from forestmix.errors import ArgumentError
 from forestmix.inference.problem import ROUNDING_UNITS
-from forestmix.interfaces import CountParents, LayeredFactors, Stack
+from forestmix.interfaces import LayeredFactors, Stack
 from forestmix.latents import Factors, GaussianFactors
 from forestmix.model import DEF, Observations
 from forestmix.posterior import as_layers
@@ -105,6 +106,14 @@ class LatentProblem:
                 ratio = np.broadcast_to((q.sd / goal.sd) ** 2 - 1, q.mean.shape)
                 squares = np.maximum(squares, np.sum(ratio**2, axis=1))
         return np.sqrt(squares / self.size)
+
+    def check_range(self, start: LatentPoint) -> None:
+        """Raise where the bound is beyond the range of numbers."""
+        if np.isnan(start.objective).any():
+            raise ArgumentError(
+                f"W must be such that its bound can be computed in {self.model.dtype}; it overflows. Rescale W, x, b "
+                "or sd."
+            )
 
     def gradient_rounding(self, point: LatentPoint) -> Array:
         """Return what rounding leaves of ``gradient_norm``, (N,)."""

@@ -10,9 +10,10 @@ import numpy as np
 
 from forestmix import memory
 from forestmix.arrays import Array, inner
+from forestmix.errors import ArgumentError
 from forestmix.model import DEF, Observations
 from forestmix.partition import Partition
-from forestmix.posterior import GaussianFactors, as_factors, prior_factors, prior_sd, take_rows
+from forestmix.posterior import GaussianFactors, as_factors, prior_sd, take_rows
 from forestmix.statistics import Objective, Site, SiteStatistics
 
 #: How many units of rounding, relative to the size of its terms, an objective may seem to fall by.
@@ -200,6 +201,14 @@ class Problem:
             excess = precision * point.q.sd**2 - 1
             self._settled = (key, (precision, np.sqrt(inner(excess, excess) / self.size)))
         return self._settled[1]
+
+    def check_range(self, start: Point) -> None:
+        """Raise where what the rows say of the latents is beyond the range of numbers: no step could be made."""
+        if not np.isfinite(start.site.information).all():
+            raise ArgumentError(
+                "W must be such that the precision which the rows give each latent, the sum of w^2 times their "
+                f"curvature (1 / sd^2 for Gaussian rows), is finite in {self.model.dtype}; it overflows. Rescale W, x, b, sd or init."
+            )
 
     def gradient_rounding(self, point: Point) -> Array:
         """Return what rounding leaves of ``gradient_norm`` at a point, (N,).

@@ -306,8 +306,8 @@ def _algorithm(algorithm: str | Algorithm, objective: str, accelerate: bool | st
 
 
 def _check_options(tol: float, max_iter: int | None, callback: object) -> None:
-    if isinstance(tol, bool) or not isinstance(tol, int | float | np.floating) or not 0 < tol < 1:
-        raise ArgumentError(f"tol must be a number between 0 and 1; got {tol!r}.")
+    if isinstance(tol, bool) or not isinstance(tol, int | float | np.floating) or not 0 <= tol < 1:
+        raise ArgumentError(f"tol must be a number from 0 to 1, 1 excluded; got {tol!r}.")
     if max_iter != 0:
         check_count("max_iter", max_iter)
     if callback is not None and not callable(callback):

@@ -207,7 +207,8 @@ class Problem:
         if not np.isfinite(start.site.information).all():
             raise ArgumentError(
                 "W must be such that the precision which the rows give each latent, the sum of w^2 times their "
-                f"curvature (1 / sd^2 for Gaussian rows), is finite in {self.model.dtype}; it overflows. Rescale W, x, b, sd or init."
+                f"curvature (1 / sd^2 for Gaussian rows), is finite in {self.model.dtype}; it overflows. Rescale W, x, "
+                "b, sd or init."
             )
 
     def gradient_rounding(self, point: Point) -> Array:

@@ -189,9 +189,7 @@ def test_a_duplicate_column_under_a_very_wide_prior_does_not_fall():
 
 
 def test_a_missing_entry_leaves_the_other_observations_as_they_were():
-    model = fmx.DEF(
-        fmx.Layer(fmx.Gaussian(sd=0.5), fmx.windows((12, 12), 5)), prior=fmx.Prior(fmx.Gaussian(sd=100.0))
-    )
+    model = fmx.DEF(fmx.Layer(fmx.Gaussian(sd=0.5), fmx.windows((12, 12), 5)), prior=fmx.Prior(fmx.Gaussian(sd=100.0)))
     x = model.sample(rng=0, size=5).x
     x[0, 5] = x[3, 7] = x[4, 7] = np.nan
     together = fmx.infer(model, x)

@@ -22,10 +22,11 @@ from forestmix.prediction import Prediction, predict
 class Status(enum.Enum):
     """How a run ended. Each value is a sentence for the user: what happened, why, and what to try."""
 
-    CONVERGED = "Converged: the relative change of the objective and the relative gradient norm are both below tol."
+    CONVERGED = "Converged: the gradient is within tol, or within what rounding leaves of it, and the optimum is near."
     STALLED = (
-        "Stopped at the limit of rounding: neither the objective nor the gradient improves any more in this precision. "
-        "Use float64 weights, or a larger tol, for a run that ends as converged."
+        "Stopped at the limit of rounding: neither the objective nor the gradient improves any more in this precision, "
+        "and the optimum may be some way off in directions that the data say little of. Use float64 weights, a narrower "
+        "prior, or scales of W, x and sd that differ less."
     )
     MAX_ITER = (
         "Stopped at max_iter before reaching tol. Raise max_iter, warm-start from this result with init=, or use the "

@@ -33,7 +33,7 @@ from forestmix.posterior import GaussianFactors
 #: Multiplications that a step may take, for all observations: a fraction of a second.
 AFFORDABLE = 1e9
 #: Up to this many it is taken from the first iteration on: about what the rest of an iteration costs.
-CHEAP = 2e7
+CHEAP = 3e6
 
 #: Posterior standard deviations from which on means and variances move by themselves.
 FAR = 30.0

@@ -245,7 +245,7 @@ class Site:
         if self.row_table is not None and (spread is not None or len(eta) == 1):
             return settle_rows(self.row_bias, self.row_table, eta, spread)
         log_likelihood, error, kappa = self.row_terms(eta, np.zeros((), eta.dtype) if spread is None else spread)
-        size = np.abs(log_likelihood) + np.abs(error) * (np.abs(eta) + np.abs(self.layer.bias) + np.abs(self.data.x))
+        size = np.abs(log_likelihood) + np.abs(error) * (np.abs(eta) + np.abs(self.layer.bias))
         return total(log_likelihood), total(size), error, kappa
 
     def _spread_of(self, q: GaussianFactors, ahead: Projection) -> Array:

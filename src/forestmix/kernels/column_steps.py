@@ -90,7 +90,7 @@ def _settle_gaussian(linear, bias, x, scale, constant, eta, error, kappa, totals
     for i in range(eta.size):
         value, e, _ = gaussian_terms(float(x[i]), of_row(scale, i), of_row(constant, i), float(eta[i]), 0.0)
         total += value
-        size += abs(value) + abs(e) * (abs(float(eta[i])) + abs(float(of_row(bias, i))) + abs(float(x[i])))
+        size += abs(value) + abs(e) * (abs(float(eta[i])) + abs(float(of_row(bias, i))))
     totals[0] += total
     totals[1] += size
 

@@ -58,7 +58,7 @@ def pass_rows(
         value, e, k = row_terms(of_row(kind, i), x[i], of_row(scale, i), of_row(constant, i), m, 0.0)
         eta[i], error[i], kappa[i] = m, e, k
         total += value
-        size += abs(value) + abs(e) * (abs(m) + abs(b) + abs(x[i]))
+        size += abs(value) + abs(e) * (abs(m) + abs(b))
         scatter(columns, values, first, last, error[i], s * kappa[i], kappa[i], absolute, squared, sums)
     totals[0], totals[1] = total, size
 

@@ -68,7 +68,7 @@ def settle_rows(top, count, products, spread, bias, kind, x, scale, constant, et
         eta[i], error[i], kappa[i] = m, e, k
         products[0, lane], products[1, lane], products[2, lane] = e, s * k, k
         value_total += value
-        size_total += abs(value) + abs(e) * (abs(m) + abs(b) + abs(x[i]))
+        size_total += abs(value) + abs(e) * (abs(m) + abs(b))
     products[:, count:] = 0
     totals[0] += value_total
     totals[1] += size_total

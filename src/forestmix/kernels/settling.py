@@ -54,7 +54,7 @@ def settle(start, count, bias, kind, x, scale, constant, error, kappa, scratch, 
     e, curvature = line(scratch, ERROR), line(scratch, KAPPA)
     for k in range(count):
         error[start + k], kappa[start + k] = e[k], curvature[k]
-    _add_up(start, count, bias, x, scratch, totals)
+    _add_up(start, count, bias, scratch, totals)
 
 
 @njit(nogil=True, inline="always")
@@ -81,13 +81,13 @@ def fill_terms(start, count, kind, x, scale, constant, scratch):  # type: ignore
 
 
 @njit(nogil=True, fastmath=FAST)
-def _add_up(start, count, bias, x, scratch, totals):  # type: ignore[no-untyped-def]
+def _add_up(start, count, bias, scratch, totals):  # type: ignore[no-untyped-def]
     """Add up the terms of rows, and their size; as in ``kernels.vectors``, a loop that adds up writes nothing."""
     mean, value, e = line(scratch, MEAN), line(scratch, VALUE), line(scratch, ERROR)
     total, size = 0.0, 0.0
     for k in range(count):
         total += value[k]
-        size += abs(value[k]) + abs(e[k]) * (abs(mean[k]) + abs(of_row(bias, start + k)) + abs(x[start + k]))
+        size += abs(value[k]) + abs(e[k]) * (abs(mean[k]) + abs(of_row(bias, start + k)))
     totals[0] += total
     totals[1] += size
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from reprlib import repr as shown
 from typing import Any
 
 import numpy as np
 
 from forestmix.arrays import Array
+from forestmix.checks import is_number
 from forestmix.errors import ArgumentError
 from forestmix.layer_posterior import LayerPosterior
 from forestmix.model import DEF, Observations
@@ -22,10 +24,10 @@ ROW_ARRAYS, LATENT_ARRAYS = 12, 60
 
 def parts_of_batch(model: DEF, count: int, memory_budget: float) -> list[Array]:
     """Return the observations in parts of about the same size, each within the budget or a single one."""
-    if not isinstance(memory_budget, int | float | np.number) or not memory_budget > 0:
-        raise ArgumentError(f"memory_budget must be a positive number of bytes; got {memory_budget!r}.")
+    if not is_number(memory_budget) or not memory_budget > 0:
+        raise ArgumentError(f"memory_budget must be a positive number of bytes; got {shown(memory_budget)}.")
     each = model.dtype.itemsize * (ROW_ARRAYS * model.n_observed + LATENT_ARRAYS * model.n_latent)
-    most = max(1, int(min(memory_budget // each, count)))
+    most = count if memory_budget >= each * count else max(1, int(memory_budget // each))
     return np.array_split(np.arange(count), -(-count // most))
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from forestmix.arrays import Array, generator
 from forestmix.bounds import elbo, fm_bound
+from forestmix.checks import flag, whole_number
 from forestmix.errors import ForestmixError
 from forestmix.latents import GaussianFactors
 from forestmix.layer_posterior import LayerPosterior
@@ -155,8 +156,10 @@ class Result:
             (m,) or (K,), with a leading axis (N,) for a batch; for a vector c a float or (N,).
 
         """
+        layer = whole_number("layer", layer, 0, len(self.layers) - 1)
+        flag("progress", progress)
         first = self.layers[0]
-        if len(self.layers) == 1 and layer == 0 and isinstance(first.factors, GaussianFactors):
+        if len(self.layers) == 1 and isinstance(first.factors, GaussianFactors):
             return linear_response_sd(self.model, self.data, first.mean, first.sd, functionals, tol, progress)
         factors = tuple(part.factors for part in self.layers)
         return deep_linear_response_sd(self.model, self.data, factors, functionals, tol, progress, layer)
@@ -175,7 +178,7 @@ class Result:
 
         """
         lowest = self.layers[0]
-        response = self.corrected_sd if corrected else None
+        response = self.corrected_sd if flag("corrected", corrected) else None
         return predict(self.model, self.data, lowest.mean, lowest.sd, rows, level, response)
 
     def sample(self, rng: np.random.Generator | int | None = None, size: int | None = None) -> Any:

@@ -22,6 +22,8 @@ NEGLIGIBLE = 1e-15
 #: Logits and log-rates beyond this are 0 or 1, or overflow; separable data would else drive them to infinity.
 LARGEST_PARAMETER = 30.0
 _HALVINGS = 12
+#: Rounding of a sum, relative to the size of its terms.
+_ROUNDING = 8 * float(np.finfo(np.float64).eps)
 #: Entries of a block of variables held at a time.
 _BLOCK = 2_000_000
 
@@ -75,7 +77,8 @@ def latent_step(p: ForestParameters, data: Observations, q: Latents, responsibil
     """Take a step on ``q(y)`` given ``q(e)``, (n, m) or (N, n, m); the ELBO falls for no latent of any observation.
 
     Per latent: ``1/sigma^2 = 1/sigma0^2 + sum_i r_ij w_ij^2 kappa_ij`` and ``mu += sigma^2 gradient``, exact for
-    Gaussian leaves; for others precision and mean move a share 1, 1/2, 1/4, ... of the way (design 1.3).
+    Gaussian leaves; for others precision and mean move a share 1, 1/2, 1/4, ... of the way (design 1.3). A fall within
+    rounding is none: to refuse it would stop the means at the square root of the precision.
     """
     shape = (data.x.shape[0], p.n_trees)
     mean, sd = np.broadcast_to(q.mean, shape).copy(), np.broadcast_to(q.sd, shape).copy()
@@ -101,6 +104,7 @@ def _tree_step(
         return (r * terms.log_likelihood).sum(axis=1) - loss, terms
 
     start, terms = evaluate(Latents(mean, sd), data, weight)
+    lowest = start - _ROUNDING * (1 + (weight * np.abs(terms.log_likelihood)).sum(axis=1))
     gradient = (weight * terms.error) @ w - (mean[:, tree] - centre) * precision0
     target = precision0 + (weight * terms.curvature) @ w**2
     before = sd[:, tree] ** -2.0
@@ -111,7 +115,7 @@ def _tree_step(
         trial.sd[:, tree] = ((1 - share) * before[waiting] + share * target[waiting]) ** -0.5
         r = weight if weight.shape[0] == 1 else weight[waiting]
         value, _ = evaluate(trial, data.take(waiting), r)
-        better = value >= start[waiting]
+        better = value >= lowest[waiting]
         mean[waiting[better], tree], sd[waiting[better], tree] = trial.mean[better, tree], trial.sd[better, tree]
         waiting, share = waiting[~better], 0.5 * share
         if not waiting.size:

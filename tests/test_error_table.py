@@ -172,9 +172,9 @@ TABLE = {
         lambda: fmx.infer(model(), X, fmx.ForestMixture(), objective="fm"),
         "set them on the object",
     ),
-    "tol": (lambda: fmx.infer(model(), X, tol=0), "tol must be a number between 0 and 1; got 0"),
-    "max_iter": (lambda: fmx.infer(model(), X, max_iter=-1), "max_iter must be a positive integer"),
-    "max_iter float": (lambda: fmx.infer(model(), X, max_iter=10.0), "max_iter must be a positive integer"),
+    "tol": (lambda: fmx.infer(model(), X, tol=-1e-6), "tol must be 0 or a number between 0 and 1; got -1e-06"),
+    "max_iter": (lambda: fmx.infer(model(), X, max_iter=-1), "max_iter must be a whole number of at least 0 or None; got -1"),
+    "max_iter float": (lambda: fmx.infer(model(), X, max_iter=10.0), "max_iter must be a whole number"),
     "callback": (lambda: fmx.infer(model(), X, callback=3), "callback must be callable; got int"),
     # Starts.
     "init type": (lambda: fmx.infer(model(), X, init=3), r"init must be a Result or a pair \(mean, sd\); got int"),

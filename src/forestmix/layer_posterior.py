@@ -52,7 +52,9 @@ class LayerPosterior:
             raise ArgumentError(f"y must be a number or fit the means, of shape {self.mean.shape}; got {given.shape}.")
         if self.single and given.ndim:
             given = given[..., None, :]
-        return self._shaped(self.factors.density(given))
+        # Far from the mean the square of a distance overflows, and the density is 0.
+        with np.errstate(over="ignore", under="ignore"):
+            return self._shaped(self.factors.density(given))
 
     @property
     def probabilities(self) -> Array:

@@ -54,7 +54,8 @@ class Trace:
 
     ``iteration``: 0, 1, ...; ``step``: parallel steps so far, as the paper counts them; ``sweeps``: variable updates
     so far, divided by the number of latents; ``objective`` and ``gradient_norm`` (relative, see ``infer``): (T,), or
-    (T, N) for a batch; ``seconds``: since the start.
+    (T, N) for a batch; ``seconds``: since the start, without those in which Numba compiled kernels or loaded them from its
+    cache, as it does at their first use.
     """
 
     iteration: Array

@@ -29,7 +29,7 @@ class Mixed(Family):
     name: ClassVar[str] = "mixed"
 
     def __init__(self, families: Sequence[Family], which: npt.ArrayLike) -> None:
-        if not isinstance(families, Sequence) or isinstance(families, str | bytes):
+        if not isinstance(families, list | tuple):
             raise ArgumentError(f"families must be a list such as [Gaussian(), Poisson()]; got {shown(families)}.")
         self.families = tuple(families)
         for position, family in enumerate(self.families):

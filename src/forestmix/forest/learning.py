@@ -12,7 +12,7 @@ from forestmix.arrays import Array
 from forestmix.families import Family, Gaussian
 from forestmix.forest.engines import Engine, GaussianShared, GeneralShared, Options, ParentsPerObservation, State
 from forestmix.forest.moves import proposals
-from forestmix.forest.parameters import ForestParameters, Latents
+from forestmix.forest.parameters import LARGEST, ForestParameters, Latents
 from forestmix.forest.starts import starts
 from forestmix.model import Observations
 
@@ -199,11 +199,14 @@ def surrogate(data: Observations, family: Family) -> Observations:
 
 
 def standardise(x: Array, observed: Array | None) -> tuple[Array, Array, Array]:
-    """Return x with mean 0 and variance 1 in every column and 0 where it is missing, and the two; constants keep 1."""
+    """Return x with mean 0 and variance 1 in every column and 0 where it is missing, and the two; constants keep 1.
+
+    A column whose spread has no square in float64 counts as a constant.
+    """
     count = x.shape[0] if observed is None else np.maximum(observed.sum(axis=0), 1)
     centre = x.sum(axis=0) / count
     away = x - centre if observed is None else np.where(observed, x - centre, 0.0)
     scale = np.sqrt(np.einsum("si,si->i", away, away) / count)
-    flat = scale <= 1e-10 * np.maximum(np.abs(centre), 1e-300)
+    flat = scale <= np.maximum(1e-10 * np.abs(centre), 1 / LARGEST)
     scale = np.where(flat, 1.0, scale)
     return away / scale, centre, scale

@@ -9,7 +9,7 @@ import numpy as np
 from forestmix.arrays import Array
 from forestmix.families import Family
 from forestmix.forest.learning import Run
-from forestmix.forest.parameters import ForestParameters, Latents
+from forestmix.forest.parameters import ForestParameters, Latents, check_size
 from forestmix.model import Observations
 
 
@@ -23,7 +23,7 @@ def observations_of(array: Array, family: Family) -> Observations:
 
 def standard_units(data: Observations, centre: Array, scale: Array) -> Array:
     """Return ``(x - centre) / scale``, 0 where it is missing."""
-    x = (data.x - centre) / scale
+    x = check_size("X in standard deviations", (data.x - centre) / scale)
     return x if data.observed is None else np.where(data.observed, x, 0.0)
 
 

@@ -41,9 +41,15 @@ def in_precision(name: str, array: Array, dtype: npt.DTypeLike, *, positive: boo
         where, limits = first_index(lost), np.finfo(dtype)
         raise ArgumentError(
             f"{name} does not fit {dtype}, whose numbers go from {limits.smallest_subnormal:.2g} to {limits.max:.2g}; "
-            f"got {array[where]}{at_index(where)}. Give float64 weights, or rescale."
+            f"got {array[where]!s}{at_index(where)}. {'Give float64 weights, or rescale' if dtype == np.float32 else 'Rescale'}."
         )
     return converted
+
+
+def in_range(array: Array, dtype: np.dtype) -> Array:
+    """Return a result in the precision of its model, in which it may be infinite."""
+    with np.errstate(over="ignore", under="ignore"):
+        return array.astype(dtype)
 
 
 def finite(name: str, array: Array) -> Array:

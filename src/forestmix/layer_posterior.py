@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from forestmix.arrays import Array, generator, numbers
+from forestmix.arrays import Array, generator, in_range, numbers
 from forestmix.checks import between_zero_and_one, whole_number
 from forestmix.errors import ArgumentError, ForestmixError
 from forestmix.latents import Factors, SpikeSlabFactors
@@ -77,7 +77,7 @@ class LayerPosterior:
         shape = self.factors.mean.shape if size is None else (size, *self.factors.mean.shape)
         # Away from 0 and 1, where a quantile is infinite.
         uniform = generator(rng).uniform(np.finfo(np.float64).tiny, 1 - 2**-53, shape)
-        drawn = self.factors.quantile(uniform).astype(self.dtype)
+        drawn = in_range(self.factors.quantile(uniform), self.dtype)
         return drawn[..., 0, :] if self.single else drawn
 
     def __repr__(self) -> str:
@@ -86,4 +86,4 @@ class LayerPosterior:
 
     def _shaped(self, values: Any) -> Array:
         array = np.asarray(values)
-        return (array[..., 0, :] if self.single else array).astype(self.dtype)
+        return in_range(array[..., 0, :] if self.single else array, self.dtype)

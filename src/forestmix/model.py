@@ -169,9 +169,11 @@ class DEF:
         size = whole_number("size", size, optional=True)
         top = self.layers[-1].n_parents
         shape = (top,) if size is None else (size, top)
-        drawn = [self.prior.family.sample(np.broadcast_to(self.prior.bias, shape), rng)]
-        for layer in reversed(self.layers):
-            drawn.append(layer.family.sample(layer.weights.forward(drawn[-1]) + layer.bias, rng))
+        # A draw beyond the range of the precision is infinite.
+        with np.errstate(over="ignore"):
+            drawn = [self.prior.family.sample(np.broadcast_to(self.prior.bias, shape), rng)]
+            for layer in reversed(self.layers):
+                drawn.append(layer.family.sample(layer.weights.forward(drawn[-1]) + layer.bias, rng))
         return Draw(drawn[-1], tuple(reversed(drawn[:-1])))
 
     def prior_predictive(

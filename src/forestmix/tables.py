@@ -46,7 +46,9 @@ def _unmasked(name: str, value: np.ma.MaskedArray, missing: bool) -> npt.NDArray
 def _from_frame(name: str, frame: Any) -> npt.NDArray[Any]:
     """Return a data frame or a series of pandas, polars and the like, with columns of several types as float64."""
     array = np.asarray(frame)
-    if array.dtype.kind in REAL:
+    # polars turns dates among numbers into numbers.
+    apart = (column.to_numpy() for column in getattr(frame, "get_columns", tuple)())
+    if array.dtype.kind in REAL and all(column.dtype.kind in REAL for column in apart):
         return array
     if not hasattr(frame, "columns"):
         return _column(name, getattr(frame, "name", None), frame)

@@ -57,6 +57,12 @@ def base(p: ForestParameters, data: Observations) -> Array:
     return values if data.observed is None else np.where(data.observed, values, 0.0)
 
 
+def weighted(responsibilities: Array, values: Array) -> Array:
+    """Return the product, 0 where the responsibility is 0: a row that nothing asks for may overflow."""
+    shape = np.broadcast_shapes(responsibilities.shape, values.shape)
+    return np.multiply(responsibilities, values, out=np.zeros(shape), where=responsibilities > 0)
+
+
 def blocks(data: Observations, variables: Array) -> Iterator[Array]:
     """Split variables so that an array of all observations of a block stays small."""
     size = max(1, _BLOCK // max(data.x.shape[0], 1))
@@ -101,12 +107,12 @@ def _tree_step(
         terms = rows(p, some, q, tree, children)
         ratio = q.sd[:, tree] ** 2 * precision0
         loss = 0.5 * ((q.mean[:, tree] - centre) ** 2 * precision0 + ratio - 1 - np.log(ratio))
-        return (r * terms.log_likelihood).sum(axis=1) - loss, terms
+        return weighted(r, terms.log_likelihood).sum(axis=1) - loss, terms
 
     start, terms = evaluate(Latents(mean, sd), data, weight)
-    lowest = start - _ROUNDING * (1 + (weight * np.abs(terms.log_likelihood)).sum(axis=1))
-    gradient = (weight * terms.error) @ w - (mean[:, tree] - centre) * precision0
-    target = precision0 + (weight * terms.curvature) @ w**2
+    lowest = start - _ROUNDING * (1 + weighted(weight, np.abs(terms.log_likelihood)).sum(axis=1))
+    gradient = weighted(weight, terms.error) @ w - (mean[:, tree] - centre) * precision0
+    target = precision0 + weighted(weight, terms.curvature) @ w**2
     before = sd[:, tree] ** -2.0
     waiting, share = np.arange(mean.shape[0]), 1.0
     for _ in range(_HALVINGS):
@@ -154,7 +160,7 @@ def newton_terms(p: ForestParameters, data: Observations, q: Latents, responsibi
             value, error, kappa = rows(p, data, q, tree, block)
             if responsibilities is not None:
                 r = responsibilities[:, block, tree]
-                value, error, kappa = r * value, r * error, r * kappa
+                value, error, kappa = (weighted(r, part) for part in (value, error, kappa))
             place = (block, tree)
             out.score[place] = value.sum(axis=0)
             out.bias[place] = error.sum(axis=0)

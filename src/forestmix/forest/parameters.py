@@ -13,6 +13,8 @@ from forestmix.families import Family, Gaussian
 
 #: Numbers beyond this, and scales below one over it, have squares that add up to infinity, or to 0.
 LARGEST = 1e140
+#: Counts beyond this have rates that overflow on the way.
+LARGEST_COUNT = 1e100
 
 
 class Latents(NamedTuple):
@@ -145,13 +147,13 @@ def pairs(name: str, value: Any, n: int, m: int) -> Array:
     return np.broadcast_to(array, (n, m)).copy()
 
 
-def check_size(name: str, array: Array) -> Array:
-    """Return ``array`` unchanged unless an entry is so large that its square would overflow."""
-    beyond = np.abs(array) > np.float64(LARGEST)
+def check_size(name: str, array: Array, largest: float = LARGEST) -> Array:
+    """Return ``array`` unchanged unless an entry is so large that sums would overflow."""
+    beyond = np.abs(array) > np.float64(largest)
     if beyond.any():
         where = first_index(beyond)
         raise ArgumentError(
-            f"{name} must lie between {-LARGEST:g} and {LARGEST:g}, since its squares are added up; got {array[where]}"
+            f"{name} must lie between {-largest:g} and {largest:g}, or sums of its squares overflow; got {array[where]}"
             f"{at_index(where)}. Divide the variables by a number of their size."
         )
     return array

@@ -9,7 +9,8 @@ import forestmix
 
 ROOT = Path(forestmix.__file__).parent
 ORDER = [
-    "errors", "tables", "arrays", "checks", "memory", "kernels", "families", "weights", "gram", "passes", "steps", "column_passes",
+    "errors", "tables", "arrays", "checks",
+    "memory", "kernels", "families", "weights", "gram", "passes", "steps", "column_passes",
     "latents", "model", "posterior", "partition", "statistics", "flat", "interfaces", "auxiliary", "bounds", "evidence",
     "linear_response",
     "prediction",

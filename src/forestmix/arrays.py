@@ -39,9 +39,10 @@ def in_precision(name: str, array: Array, dtype: npt.DTypeLike, *, positive: boo
     lost = np.isfinite(array) & ((np.isinf(converted)) | (positive & (converted == 0)))
     if lost.any():
         where, limits = first_index(lost), np.finfo(dtype)
+        advice = "Give float64 weights, or rescale" if dtype == np.float32 else "Rescale"
         raise ArgumentError(
             f"{name} does not fit {dtype}, whose numbers go from {limits.smallest_subnormal:.2g} to {limits.max:.2g}; "
-            f"got {array[where]!s}{at_index(where)}. {'Give float64 weights, or rescale' if dtype == np.float32 else 'Rescale'}."
+            f"got {array[where]!s}{at_index(where)}. {advice}."
         )
     return converted
 

@@ -53,7 +53,7 @@ class ProgressBar(NoProgress):
         Args:
             iteration: the number of iterations made.
             objective: of all observations.
-            gradient_norm: of all observations; shown is the worst of those that have not finished, or of all at the end.
+            gradient_norm: of all observations; the worst of those not finished is shown, or of all at the end.
             active: which observations have not finished.
 
         """

@@ -21,7 +21,7 @@ def plain_array(name: str, value: Any, *, missing: bool) -> npt.NDArray[Any]:
     A masked entry and an empty one of a frame become NaN where entries may be ``missing``, and are refused elsewhere.
     """
     if isinstance(value, list | tuple) and any(isinstance(part, np.ma.MaskedArray) for part in value):
-        value = np.ma.array(value)
+        value = np.ma.stack([np.ma.asanyarray(part) for part in value])
     if isinstance(value, np.ma.MaskedArray):
         return _unmasked(name, value, missing)
     if hasattr(value, "to_numpy"):

@@ -150,7 +150,10 @@ TABLE = {
         "temperature must be a number of at least 1",
     ),
     "min_noise": (lambda: fmx.ForestMixtureModel(min_noise=2).fit(X), "min_noise must be .* below 1; got 2"),
-    "batch_size": (lambda: fmx.ForestMixtureModel(batch_size=1).fit(X), "batch_size must be .* at least 2 or None; got 1"),
+    "batch_size": (
+        lambda: fmx.ForestMixtureModel(batch_size=1).fit(X),
+        "batch_size must be .* at least 2 or None; got 1",
+    ),
     "random_state": (lambda: fmx.ForestMixtureModel(random_state="a").fit(X), "random_state must be .* got 'a'"),
     "support": (lambda: fmx.ForestMixtureModel(family="bernoulli").fit(X + 2), "X must be 0 or 1 for Bernoulli rows"),
     "infinite": (lambda: fmx.ForestMixtureModel().fit(X + np.inf), "X must be finite, or NaN"),

@@ -270,7 +270,7 @@ TABLE = {
     "interval flag": (lambda: fmx.infer(model(), X).layers[0].interval(True), "level must be .* got True"),
     "predict level": (lambda: fmx.infer(model(), X).predict(level=1), "level must be a number between 0 and 1; got 1"),
     "predict corrected": (lambda: fmx.infer(model(), X).predict(corrected=X), "corrected must be True or False"),
-    "predict rows": (lambda: fmx.infer(model(), X).predict([[0], [1, 2]]), "rows must be an array of numbers"),
+    "predict rows": (lambda: fmx.infer(model(), X).predict([[0], [1, 2]]), "rows must be None, .* unequal length"),
     "result rng": (lambda: fmx.infer(model(), X).sample(-1), "rng must be .* got -1"),
     "result size": (lambda: fmx.infer(model(), X).sample(0, size=True), "size must be .* got True"),
     "layer float": (lambda: fmx.infer(model(), X).corrected_sd(layer=0.0), "layer must be a whole number .* got 0.0"),

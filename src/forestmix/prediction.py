@@ -104,7 +104,10 @@ def _chosen_layer(model: DEF, rows: Any) -> Layer:
 
 def _row_numbers(rows: Any, n: int) -> Array:
     """Return a mask or a sequence of row numbers as numbers in [0, n)."""
-    given = numbers("rows", rows)
+    try:
+        given = numbers("rows", rows)
+    except ArgumentError as error:
+        raise ArgumentError(f"rows must be None, row numbers, a mask or a Layer: {error}") from error
     if given.dtype == bool and given.shape == (n,):
         chosen = np.flatnonzero(given)
     elif given.dtype.kind in "iu" and given.ndim <= 1:

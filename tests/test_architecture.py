@@ -9,7 +9,8 @@ import forestmix
 
 ROOT = Path(forestmix.__file__).parent
 ORDER = [
-    "errors", "arrays", "memory", "kernels", "families", "weights", "gram", "passes", "steps", "column_passes",
+    "errors", "tables", "arrays", "checks",
+    "memory", "kernels", "families", "weights", "gram", "passes", "steps", "column_passes",
     "latents", "model", "posterior", "partition", "statistics", "flat", "interfaces", "auxiliary", "bounds", "evidence",
     "linear_response",
     "prediction",
@@ -26,7 +27,7 @@ EXCEPTIONS = {
     ("result", "plots"),  # result.plot_trace() is the contract's way to a plot
 }
 #: Internals that the outside may use: errors are raised everywhere, a plot of a result names its type.
-SHARED = {"errors", "arrays", "result"}
+SHARED = {"errors", "arrays", "checks", "result"}
 FILES = sorted(ROOT.rglob("*.py"))
 
 

@@ -1,9 +1,11 @@
 """The loop and its result: stopping, callbacks, progress, safeguards, pictures, words."""
 
+import time
 from dataclasses import replace
 
 import matplotlib
 import matplotlib.pyplot
+import numba
 import numpy as np
 import pytest
 
@@ -136,6 +138,38 @@ def test_progress_is_shown(model, capsys):
     output = capsys.readouterr().out
     assert "objective" in output
     assert "2/2 done" in output
+
+
+def test_the_bar_ends_with_the_gradient_of_the_result(model, capsys):
+    for x in (model.sample(0).x, model.sample(0, size=3).x):
+        result = fmx.infer(model, x, progress=True, accelerate=False, tol=1e-4)
+        assert f"gradient {np.max(result.trace.gradient_norm[-1]):.1e}" in capsys.readouterr().out
+
+
+def test_tol_zero_runs_to_the_limit(model, capsys):
+    x = model.sample(0).x
+    result = fmx.infer(model, x, accelerate=False, tol=0, max_iter=120, progress=True)
+    assert (result.n_iter, result.status) == (120, fmx.Status.MAX_ITER)
+    assert fmx.infer(model, x, tol=0.0).elbo >= fmx.infer(model, x).elbo - 1e-12
+
+
+@pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
+def test_seconds_are_without_compilation(model):
+    """A callback that has Numba compile a function stands for a kernel at its first use."""
+    took = []
+
+    def compile_something(info):
+        began = time.perf_counter()
+        numba.njit(lambda y: y[0] + 1)(np.ones(3))
+        took.append(time.perf_counter() - began)
+
+    x = model.sample(0).x
+    fmx.infer(model, x, accelerate=False, max_iter=2)
+    began = time.perf_counter()
+    result = fmx.infer(model, x, accelerate=False, max_iter=2, callback=compile_something)
+    wall = time.perf_counter() - began
+    assert (np.diff(result.trace.seconds) >= 0).all()
+    assert result.trace.seconds[-1] <= wall - 0.5 * sum(took)
 
 
 def test_batch_message_counts_and_repr(model):

@@ -2,36 +2,77 @@
 
 from __future__ import annotations
 
+from reprlib import repr as shown
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from forestmix.errors import ArgumentError
+from forestmix.tables import REAL, plain_array
 
 Array = npt.NDArray[Any]
 
 
-def numbers(name: str, value: npt.ArrayLike) -> Array:
-    """Return ``value`` as an array of real numbers, or say why it is not one."""
+def numbers(name: str, value: Any, *, missing: bool = False) -> Array:
+    """Return ``value`` as an array of real numbers, or say why it is not one.
+
+    Masked entries become NaN where entries may be ``missing``, and are refused elsewhere.
+    """
     try:
-        array = np.asarray(value)
-    except ValueError as error:
+        array = plain_array(name, value, missing=missing)
+    except ArgumentError:
+        raise
+    except (ValueError, TypeError) as error:
         raise ArgumentError(f"{name} must be an array of numbers; got nested sequences of unequal length.") from error
     working_dtype(name, array.dtype)
     return array
+
+
+def in_precision(name: str, array: Array, dtype: npt.DTypeLike, *, positive: bool = False) -> Array:
+    """Return ``array`` in ``dtype``; a number that would become infinite there, or 0 if ``positive``, is refused."""
+    dtype = np.dtype(dtype)
+    if array.dtype.kind != "f" or array.dtype.itemsize <= dtype.itemsize:
+        return array.astype(dtype, copy=False)
+    with np.errstate(over="ignore", under="ignore"):
+        converted = array.astype(dtype)
+    lost = np.isfinite(array) & ((np.isinf(converted)) | (positive & (converted == 0)))
+    if lost.any():
+        where, limits = first_index(lost), np.finfo(dtype)
+        advice = "Give float64 weights, or rescale" if dtype == np.float32 else "Rescale"
+        raise ArgumentError(
+            f"{name} does not fit {dtype}, whose numbers go from {limits.smallest_subnormal:.2g} to {limits.max:.2g}; "
+            f"got {array[where]!s}{at_index(where)}. {advice}."
+        )
+    return converted
+
+
+def in_range(array: Array, dtype: np.dtype) -> Array:
+    """Return a result in the precision of its model, in which it may be infinite."""
+    with np.errstate(over="ignore", under="ignore"):
+        return array.astype(dtype)
 
 
 def finite(name: str, array: Array) -> Array:
     """Return ``array`` unchanged if every entry is finite; the error says how many are not and where the first is."""
     bad = ~np.isfinite(array)
     if bad.any():
-        where = tuple(int(k) for k in np.argwhere(bad)[0])
-        place = f" at index {where if len(where) > 1 else where[0]}" if where else ""
+        where = first_index(bad)
         raise ArgumentError(
-            f"{name} must be finite; got {int(bad.sum())} entries that are not, the first {array[where]}{place}."
+            f"{name} must be finite; got {int(bad.sum())} entries that are not, the first {array[where]}"
+            f"{at_index(where)}."
         )
     return array
+
+
+def first_index(chosen: Array) -> tuple[int, ...]:
+    """Return the index of the first entry that is True."""
+    return tuple(int(k) for k in np.argwhere(chosen)[0])
+
+
+def at_index(where: tuple[int, ...]) -> str:
+    """Return the words that say where an entry is: nothing for a number, one index for a vector."""
+    return f" at index {where if len(where) > 1 else where[0]}" if where else ""
 
 
 def per_variable(name: str, value: npt.ArrayLike, *, positive: bool = False) -> Array:
@@ -41,7 +82,7 @@ def per_variable(name: str, value: npt.ArrayLike, *, positive: bool = False) -> 
         raise ArgumentError(f"{name} must be a number or one number per variable; got an array of shape {array.shape}.")
     if array.ndim == 1 and array.size == 0:
         raise ArgumentError(f"{name} must be a number or one number per variable; got an empty array.")
-    array = finite(name, array.astype(working_dtype(name, array.dtype)))
+    array = finite(name, in_precision(name, array, working_dtype(name, array.dtype)).copy())
     if positive and (array <= 0).any():
         raise ArgumentError(f"{name} must be greater than 0; got {array.min()}.")
     return array
@@ -69,7 +110,7 @@ def inner(first: Array, second: Array) -> Array:
 
 def working_dtype(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the dtype to compute in: float32 and float64 stay, other real numbers become float64."""
-    if dtype.kind not in "biuf":
+    if dtype.kind not in REAL:
         raise ArgumentError(f"{name} must hold real numbers; got dtype {dtype}.")
     return np.dtype(np.float32) if dtype == np.float32 else np.dtype(np.float64)
 
@@ -81,10 +122,12 @@ def plain(array: Array, dtype: type | None = None) -> Array:
     return np.require(array, dtype, ["C", "W"])
 
 
-def generator(rng: np.random.Generator | int | None) -> np.random.Generator:
+def generator(rng: Any, name: str = "rng") -> np.random.Generator:
     """Return a random generator: the one given, or a new one from a seed."""
-    if rng is None or isinstance(rng, int | np.integer):
-        return np.random.default_rng(rng)
     if isinstance(rng, np.random.Generator):
         return rng
-    raise ArgumentError(f"rng must be a numpy.random.Generator, an integer seed or None; got {type(rng).__name__}.")
+    if rng is None or (isinstance(rng, int | np.integer) and not isinstance(rng, bool) and rng >= 0):
+        return np.random.default_rng(rng)
+    raise ArgumentError(
+        f"{name} must be a numpy.random.Generator, an integer seed of at least 0, or None; got {shown(rng)}."
+    )

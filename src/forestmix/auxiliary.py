@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy
 
-from forestmix.arrays import Array, finite, numbers
+from forestmix.arrays import Array, finite, in_precision, numbers
 from forestmix.errors import ArgumentError
 from forestmix.families import Gaussian
 from forestmix.model import DEF, Layer, Observations
@@ -54,6 +54,8 @@ def optimal_auxiliary(model: DEF, q: Any) -> Auxiliary:
 
 def require_one_gaussian_layer(model: DEF, name: str) -> None:
     """Raise unless the model has one layer of Gaussian latents, for which the optimum has a closed form."""
+    if not isinstance(model, DEF):
+        raise ArgumentError(f"model must be a forestmix.DEF; got {type(model).__name__}.")
     if len(model.layers) > 1 or not isinstance(model.prior.family, Gaussian):
         raise ArgumentError(
             f"{name} is for models with one layer of Gaussian latents; got {len(model.layers)} layers of latents with "
@@ -68,6 +70,7 @@ def explicit_rows(model: DEF, data: Observations, q: GaussianFactors, auxiliary:
     log-likelihood at ``b_i``; a parent with ``epsilon_ij = 0`` but ``w_ij != 0`` makes the bound minus infinity.
     """
     layer = model.layers[0]
+    check_auxiliary(auxiliary)
     epsilon = _entries("epsilon", auxiliary.epsilon, layer.weights)
     b_hat = _entries("b_hat", auxiliary.b_hat, layer.weights)
     _check_simplex(layer, epsilon)
@@ -87,6 +90,14 @@ def explicit_rows(model: DEF, data: Observations, q: GaussianFactors, auxiliary:
     left_out = np.bincount(i[w != 0], minlength=n) < _parents(layer)
     rows = np.where(left_out, np.array(-np.inf, layer.dtype), rows)
     return rows if data.observed is None else np.where(data.observed[0], rows, np.zeros((), layer.dtype))
+
+
+def check_auxiliary(auxiliary: Any) -> None:
+    """Raise unless auxiliary parameters are an ``Auxiliary``."""
+    if not isinstance(auxiliary, Auxiliary):
+        raise ArgumentError(
+            f"auxiliary must be a forestmix.Auxiliary(epsilon, b_hat) or None; got {type(auxiliary).__name__}."
+        )
 
 
 def _entries_at(matrix: scipy.sparse.csr_array, i: Array, j: Array) -> Array:
@@ -136,7 +147,7 @@ def _entries(name: str, value: Any, weights: Weights) -> scipy.sparse.csr_array:
     array: Any = value if scipy.sparse.issparse(value) else numbers(f"auxiliary.{name}", value)
     if array.shape != weights.shape:
         raise ArgumentError(f"auxiliary.{name} must have the shape of W, {weights.shape}; got {array.shape}.")
-    matrix = scipy.sparse.csr_array(array).astype(weights.dtype)
-    finite(f"auxiliary.{name}", matrix.data)
+    matrix = scipy.sparse.csr_array(array)
+    matrix.data = in_precision(f"auxiliary.{name}", finite(f"auxiliary.{name}", matrix.data), weights.dtype)
     matrix.eliminate_zeros()
     return matrix

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from reprlib import repr as shown
 from typing import Any
 
 import numpy as np
 
 from forestmix.arrays import Array
+from forestmix.checks import is_number
 from forestmix.errors import ArgumentError
 from forestmix.layer_posterior import LayerPosterior
 from forestmix.model import DEF, Observations
@@ -28,10 +30,10 @@ def parts_of_batch(model: DEF, data: Observations, memory_budget: float) -> list
     Under Gaussian rows the observations that miss the same entries share one matrix, so they go together: with others
     among them none could be solved by a factor of it, and each would end elsewhere than by itself.
     """
-    if not isinstance(memory_budget, int | float | np.number) or not memory_budget > 0:
-        raise ArgumentError(f"memory_budget must be a positive number of bytes; got {memory_budget!r}.")
-    each = model.dtype.itemsize * (ROW_ARRAYS * model.n_observed + LATENT_ARRAYS * model.n_latent)
-    most = max(1, int(min(memory_budget // each, len(data.x))))
+    if not is_number(memory_budget) or not memory_budget > 0:
+        raise ArgumentError(f"memory_budget must be a positive number of bytes; got {shown(memory_budget)}.")
+    each, count = model.dtype.itemsize * (ROW_ARRAYS * model.n_observed + LATENT_ARRAYS * model.n_latent), len(data.x)
+    most = count if memory_budget >= each * count else max(1, int(memory_budget // each))
     return [part for group in _alike(model, data) for part in np.array_split(group, -(-len(group) // most))]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from reprlib import repr as shown
 
 
 class ForestmixError(Exception):
@@ -19,4 +20,4 @@ def unknown_name(argument: str, given: object, known: Iterable[str]) -> Argument
     names = sorted(known)
     near = difflib.get_close_matches(str(given).lower(), names, n=1, cutoff=0.5)
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    return ArgumentError(f"{argument} must be one of {', '.join(map(repr, names))}; got {given!r}.{hint}")
+    return ArgumentError(f"{argument} must be one of {', '.join(map(repr, names))}; got {shown(given)}.{hint}")

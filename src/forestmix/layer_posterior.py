@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from forestmix.arrays import Array, generator, numbers
+from forestmix.arrays import Array, generator, in_range, numbers
+from forestmix.checks import between_zero_and_one, whole_number
 from forestmix.errors import ArgumentError, ForestmixError
 from forestmix.latents import Factors, SpikeSlabFactors
 
@@ -37,8 +38,7 @@ class LayerPosterior:
 
         For counts both ends belong to it, and its probability is at least the level.
         """
-        if isinstance(level, bool) or not isinstance(level, int | float | np.floating) or not 0 < level < 1:
-            raise ArgumentError(f"level must be a number between 0 and 1; got {level!r}.")
+        between_zero_and_one("level", level)
         ends = [np.full(self.factors.mean.shape, 0.5 * (1 + sign * level)) for sign in (-1, 1)]
         return self._shaped(self.factors.quantile(ends[0])), self._shaped(self.factors.quantile(ends[1]))
 
@@ -48,9 +48,13 @@ class LayerPosterior:
         Spike-and-slab latents have the density of their slab here; the spike is ``1 - inclusion``.
         """
         given = numbers("y", y).astype(np.float64)
+        if any(a != b and 1 not in (a, b) for a, b in zip(given.shape[::-1], self.mean.shape[::-1], strict=False)):
+            raise ArgumentError(f"y must be a number or fit the means, of shape {self.mean.shape}; got {given.shape}.")
         if self.single and given.ndim:
             given = given[..., None, :]
-        return self._shaped(self.factors.density(given))
+        # Far from the mean the square of a distance overflows, and the density is 0.
+        with np.errstate(over="ignore", under="ignore"):
+            return self._shaped(self.factors.density(given))
 
     @property
     def probabilities(self) -> Array:
@@ -69,12 +73,11 @@ class LayerPosterior:
 
     def sample(self, rng: np.random.Generator | int | None = None, size: int | None = None) -> Array:
         """Draw from q, with a leading axis of ``size`` if that is given."""
-        if size is not None and (isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1):
-            raise ArgumentError(f"size must be a positive integer or None; got {size!r}.")
-        shape = self.factors.mean.shape if size is None else (int(size), *self.factors.mean.shape)
+        size = whole_number("size", size, optional=True)
+        shape = self.factors.mean.shape if size is None else (size, *self.factors.mean.shape)
         # Away from 0 and 1, where a quantile is infinite.
         uniform = generator(rng).uniform(np.finfo(np.float64).tiny, 1 - 2**-53, shape)
-        drawn = self.factors.quantile(uniform).astype(self.dtype)
+        drawn = in_range(self.factors.quantile(uniform), self.dtype)
         return drawn[..., 0, :] if self.single else drawn
 
     def __repr__(self) -> str:
@@ -83,4 +86,4 @@ class LayerPosterior:
 
     def _shaped(self, values: Any) -> Array:
         array = np.asarray(values)
-        return (array[..., 0, :] if self.single else array).astype(self.dtype)
+        return in_range(array[..., 0, :] if self.single else array, self.dtype)

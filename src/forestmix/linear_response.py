@@ -27,6 +27,7 @@ import scipy
 
 from forestmix import memory
 from forestmix.arrays import Array, finite, numbers
+from forestmix.checks import between_zero_and_one
 from forestmix.errors import ArgumentError, ForestmixError
 from forestmix.flat import Flat
 from forestmix.gram import OrthogonalFactor, blocks_of, by_rows, dense_rows, precision_matrix, weighted_rows
@@ -88,8 +89,6 @@ def deep_linear_response_sd(
     if not all(isinstance(factors, GaussianFactors) for factors in q):
         raise ArgumentError("corrected standard deviations are for Gaussian latents; these are of other families.")
     sizes = model.latent_sizes
-    if isinstance(layer, bool) or not isinstance(layer, int | np.integer) or not 0 <= layer < len(sizes):
-        raise ArgumentError(f"layer must be a whole number from 0 to {len(sizes) - 1}; got {layer!r}.")
     vectors, one = _functionals(functionals, sizes[layer])
     before, after = sum(sizes[:layer]), sum(sizes[layer + 1 :])
     padding = [scipy.sparse.csr_array((vectors.shape[0], width)) for width in (before, after) if width]
@@ -100,13 +99,6 @@ def deep_linear_response_sd(
     if not one:
         return sd
     return float(np.asarray(sd)[0]) if data.single else np.asarray(sd)[:, 0]
-
-
-def between_zero_and_one(name: str, value: Any) -> float:
-    """Return ``value`` if it is a number in (0, 1)."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.floating) or not 0 < value < 1:
-        raise ArgumentError(f"{name} must be a number between 0 and 1; got {value!r}.")
-    return float(value)
 
 
 def double_precision(layer: Layer) -> Layer:

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from forestmix.arrays import Array, finite, fits, generator, numbers, per_variable
+from forestmix.arrays import Array, finite, fits, generator, in_precision, numbers, per_variable
+from forestmix.checks import between_zero_and_one, whole_number
 from forestmix.errors import ArgumentError
 from forestmix.families import Family, Gaussian, PriorFamily
 from forestmix.weights import Weights, as_weights
@@ -30,7 +31,7 @@ class Layer:
         self.weights: Weights = as_weights(W)
         self.family = _family("family", family).astype(self.dtype)
         self.family.check_size(self.size, "rows of W")
-        self.bias = fits("b", per_variable("b", b), self.size, "rows of W").astype(self.dtype)
+        self.bias = in_precision("b", fits("b", per_variable("b", b), self.size, "rows of W"), self.dtype)
 
     @property
     def size(self) -> int:
@@ -64,7 +65,9 @@ class Prior:
 
     def __init__(self, family: Family | PriorFamily | None = None, bias: npt.ArrayLike = 0.0) -> None:
         # Any: a prior may be of either kind, and what is asked of it depends on which.
-        self.family: Any = family if isinstance(family, PriorFamily) else _family("family", family or Gaussian())
+        self.family: Any = (
+            family if isinstance(family, PriorFamily) else _family("family", Gaussian() if family is None else family)
+        )
         self.bias = per_variable("bias", bias)
         if isinstance(family, PriorFamily):
             family.check_bias(self.bias)
@@ -79,7 +82,7 @@ class Prior:
 
     def astype(self, dtype: np.dtype) -> Prior:
         """Return the prior with its parameters in ``dtype``."""
-        return Prior(self.family.astype(dtype), self.bias.astype(dtype))
+        return Prior(self.family.astype(dtype), in_precision("bias", self.bias, dtype))
 
     def __repr__(self) -> str:
         bias = self.bias.item() if self.bias.ndim == 0 else f"<{self.bias.size} values>"
@@ -163,13 +166,14 @@ class DEF:
 
         """
         rng = generator(rng)
-        if size is not None and (not isinstance(size, int | np.integer) or size < 1):
-            raise ArgumentError(f"size must be a positive integer or None; got {size!r}.")
+        size = whole_number("size", size, optional=True)
         top = self.layers[-1].n_parents
-        shape = (top,) if size is None else (int(size), top)
-        drawn = [self.prior.family.sample(np.broadcast_to(self.prior.bias, shape), rng)]
-        for layer in reversed(self.layers):
-            drawn.append(layer.family.sample(layer.weights.forward(drawn[-1]) + layer.bias, rng))
+        shape = (top,) if size is None else (size, top)
+        # A draw beyond the range of the precision is infinite.
+        with np.errstate(over="ignore"):
+            drawn = [self.prior.family.sample(np.broadcast_to(self.prior.bias, shape), rng)]
+            for layer in reversed(self.layers):
+                drawn.append(layer.family.sample(layer.weights.forward(drawn[-1]) + layer.bias, rng))
         return Draw(drawn[-1], tuple(reversed(drawn[:-1])))
 
     def prior_predictive(
@@ -183,9 +187,8 @@ class DEF:
             level: probability of the central interval of each variable.
 
         """
-        if isinstance(level, bool) or not isinstance(level, int | float | np.floating) or not 0 < level < 1:
-            raise ArgumentError(f"level must be a number between 0 and 1; got {level!r}.")
-        x = self.sample(rng, size).x
+        between_zero_and_one("level", level)
+        x = self.sample(rng, whole_number("size", size)).x
         lower, upper = np.quantile(x, [0.5 * (1 - level), 0.5 * (1 + level)], axis=0).astype(x.dtype)
         return PriorPredictive(x, x.mean(axis=0), x.std(axis=0), lower, upper)
 
@@ -222,19 +225,22 @@ class Observations:
 
 
 def observations(model: DEF, x: npt.ArrayLike) -> Observations:
-    """Check data against a model; NaN marks a missing entry."""
-    array = numbers("x", x)
+    """Check data against a model; NaN marks a missing entry, as does the mask of a masked array."""
+    if not isinstance(model, DEF):
+        raise ArgumentError(f"model must be a forestmix.DEF; got {type(model).__name__}.")
+    array = numbers("x", x, missing=True)
     n = model.n_observed
     if array.ndim not in (1, 2) or array.shape[-1] != n:
         raise ArgumentError(f"x must have shape ({n},) or (N, {n}) for this model; got {array.shape}.")
     if array.shape[0] == 0:
         raise ArgumentError("x must hold at least one observation; got none.")
-    batch = np.atleast_2d(array).astype(model.dtype, copy=False)
-    missing = np.isnan(batch)
-    filled = np.where(missing, batch.dtype.type(0), batch)
-    finite("x", filled)
-    model.layers[0].family.check_support("x", batch)
-    return Observations(filled, ~missing if missing.any() else None, array.ndim == 1)
+    given = in_precision("x", array, model.dtype)
+    missing = np.isnan(given)
+    filled = finite("x", np.where(missing, given.dtype.type(0), given))
+    # In the shape that it was given in, so that errors speak of the caller's own indices.
+    model.layers[0].family.check_support("x", given)
+    observed = np.atleast_2d(~missing) if missing.any() else None
+    return Observations(np.atleast_2d(filled), observed, array.ndim == 1)
 
 
 def _check_fit(position: int, below: Layer, above: Layer) -> None:

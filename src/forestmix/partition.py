@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from reprlib import repr as shown
 from typing import Any
 
 import numpy as np
 
-from forestmix.arrays import Array
+from forestmix.arrays import Array, numbers
 from forestmix.errors import ArgumentError
 
 
@@ -22,6 +23,7 @@ class Partition:
     @classmethod
     def of(cls, name: str, groups: Iterable[Any], m: int) -> Partition:
         """Check that ``groups``, sequences of indices, hold each of the m latents exactly once."""
+        check_groups(name, groups)
         lists = [_indices(f"{name}[{position}]", group) for position, group in enumerate(groups)]
         if not lists:
             raise ArgumentError(f"{name} must hold at least one group of latents; got none.")
@@ -53,8 +55,15 @@ class Partition:
         return np.split(self.members, self.starts[1:-1])
 
 
+def check_groups(name: str, groups: Any) -> None:
+    """Raise unless ``groups`` is a list, tuple or array, whose entries a run then reads as groups of latents."""
+    is_list = isinstance(groups, Sequence | np.ndarray) and not isinstance(groups, str | bytes)
+    if not is_list or getattr(groups, "ndim", 1) == 0:
+        raise ArgumentError(f"{name} must be a list of groups of latents, such as [[0, 1], [2]]; got {shown(groups)}.")
+
+
 def _indices(name: str, group: Any) -> Array:
-    array = np.atleast_1d(np.asarray(group))
+    array = np.atleast_1d(numbers(name, group))
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-        raise ArgumentError(f"{name} must be a sequence of integer indices of latents; got {group!r}.")
+        raise ArgumentError(f"{name} must be a sequence of integer indices of latents; got {shown(group)}.")
     return array.astype(np.int64)

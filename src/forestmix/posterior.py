@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy
 
-from forestmix.arrays import Array, finite, numbers
+from forestmix.arrays import Array, finite, in_precision, numbers
 from forestmix.errors import ArgumentError
 from forestmix.families import Gaussian
 from forestmix.latents import LATENTS, BernoulliFactors, Factors, GaussianFactors, take_rows
@@ -85,9 +85,7 @@ def _layer_factors(name: str, entry: Any, family: Any, shape: tuple[int, int], d
     else:
         raise ArgumentError(f"{name} must be a Result or a pair (mean, sd); got {type(entry).__name__}.")
     mean = _batch_of_latents(f"mean of {name}", given[0], shape, dtype)
-    sd = _batch_of_latents(f"sd of {name}", given[1], shape, dtype)
-    if (sd <= 0).any():
-        raise ArgumentError(f"sd of {name} must be greater than 0; got {sd.min()}.")
+    sd = _batch_of_latents(f"sd of {name}", given[1], shape, dtype, positive=True)
     return GaussianFactors(np.broadcast_to(mean, shape).copy(), sd)
 
 
@@ -102,10 +100,14 @@ def _checked_factors(name: str, factors: Factors, kind: type[Factors], shape: tu
     return factors.expanded(shape[0])
 
 
-def _batch_of_latents(name: str, value: Any, shape: tuple[int, int], dtype: np.dtype) -> Array:
+def _batch_of_latents(
+    name: str, value: Any, shape: tuple[int, int], dtype: np.dtype, *, positive: bool = False
+) -> Array:
     array = numbers(name, value)
     count, m = shape
-    rows = np.atleast_2d(array)
-    if array.ndim > 2 or rows.shape[-1] != m or rows.shape[0] not in (1, count):
+    if array.ndim not in (1, 2) or array.shape[-1] != m or (array.ndim == 2 and array.shape[0] not in (1, count)):
         raise ArgumentError(f"{name} must have shape ({m},) or ({count}, {m}); got {array.shape}.")
-    return finite(name, rows.astype(dtype))
+    if positive and (array <= 0).any():
+        raise ArgumentError(f"{name} must be greater than 0; got {array.min()}.")
+    # Not the caller's own array, which may change.
+    return np.array(in_precision(name, finite(name, array), dtype, positive=positive), ndmin=2)

@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 import scipy
 
-from forestmix.arrays import Array
+from forestmix.arrays import Array, numbers
+from forestmix.checks import between_zero_and_one
 from forestmix.errors import ArgumentError
 from forestmix.families import Family, Gaussian, Mixed
 from forestmix.families.base import smallest_count
 from forestmix.gram import MEMORY_BUDGET
-from forestmix.linear_response import between_zero_and_one
 from forestmix.model import DEF, Layer, Observations
 from forestmix.weights import DenseWeights, Weights
 
@@ -104,7 +104,10 @@ def _chosen_layer(model: DEF, rows: Any) -> Layer:
 
 def _row_numbers(rows: Any, n: int) -> Array:
     """Return a mask or a sequence of row numbers as numbers in [0, n)."""
-    given = np.asarray(rows)
+    try:
+        given = numbers("rows", rows)
+    except ArgumentError as error:
+        raise ArgumentError(f"rows must be None, row numbers, a mask or a Layer: {error}") from error
     if given.dtype == bool and given.shape == (n,):
         chosen = np.flatnonzero(given)
     elif given.dtype.kind in "iu" and given.ndim <= 1:

@@ -22,7 +22,7 @@ class NoProgress:
     ) -> None:
         """Nothing was opened."""
 
-    def update(self, iteration: int, objective: Array, gradient_norm: Array) -> None:
+    def update(self, iteration: int, objective: Array, gradient_norm: Array, active: Array) -> None:
         """Show nothing."""
 
 
@@ -34,7 +34,8 @@ class ProgressBar(NoProgress):
 
         columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
         self.bar = Progress(*columns, transient=False)
-        self.name, self.tol = name, tol
+        # Where tol is 0, rounding is what a run gets to.
+        self.name, self.goal = name, max(tol, float(np.finfo(np.float64).eps))
         self.task = self.bar.add_task(name, total=1.0)
 
     def __enter__(self) -> Self:
@@ -46,20 +47,21 @@ class ProgressBar(NoProgress):
     ) -> None:
         self.bar.stop()
 
-    def update(self, iteration: int, objective: Array, gradient_norm: Array) -> None:
+    def update(self, iteration: int, objective: Array, gradient_norm: Array, active: Array) -> None:
         """Show where the run is; a batch also says how many observations have finished.
 
         Args:
             iteration: the number of iterations made.
             objective: of all observations.
-            gradient_norm: of those that have not finished.
+            gradient_norm: of all observations; the worst of those not finished is shown, or of all at the end.
+            active: which observations have not finished.
 
         """
-        total, finished = len(objective), len(objective) - len(gradient_norm)
-        worst = float(np.max(gradient_norm, initial=0.0))
+        total, finished = len(objective), len(objective) - len(active)
+        worst = float(np.max(gradient_norm[active] if len(active) else gradient_norm))
         done = 1.0 if finished == total else 0.0
         if not done and worst > 0:
-            done = min(max(math.log(worst) / math.log(self.tol), 0.0), 1.0)
+            done = min(max(math.log(worst) / math.log(self.goal), 0.0), 1.0)
         batch = f", {finished}/{total} done" if total > 1 else ""
         text = f"{self.name} {iteration}: objective {float(np.mean(objective)):.6g}, gradient {worst:.1e}{batch}"
         self.bar.update(self.task, completed=done, description=text)

@@ -11,6 +11,7 @@ import numpy as np
 
 from forestmix.arrays import Array, generator
 from forestmix.bounds import elbo, fm_bound
+from forestmix.checks import flag, whole_number
 from forestmix.errors import ForestmixError
 from forestmix.latents import GaussianFactors
 from forestmix.layer_posterior import LayerPosterior
@@ -54,7 +55,8 @@ class Trace:
 
     ``iteration``: 0, 1, ...; ``step``: parallel steps so far, as the paper counts them; ``sweeps``: variable updates
     so far, divided by the number of latents; ``objective`` and ``gradient_norm`` (relative, see ``infer``): (T,), or
-    (T, N) for a batch; ``seconds``: since the start.
+    (T, N) for a batch; ``seconds``: since the start, without those in which Numba compiled kernels or loaded them from
+    its cache, as it does at their first use.
     """
 
     iteration: Array
@@ -156,11 +158,15 @@ class Result:
             (m,) or (K,), with a leading axis (N,) for a batch; for a vector c a float or (N,).
 
         """
+        layer = whole_number("layer", layer, 0, len(self.layers) - 1)
+        flag("progress", progress)
         first = self.layers[0]
-        if len(self.layers) == 1 and layer == 0 and isinstance(first.factors, GaussianFactors):
-            return linear_response_sd(self.model, self.data, first.mean, first.sd, functionals, tol, progress)
-        factors = tuple(part.factors for part in self.layers)
-        return deep_linear_response_sd(self.model, self.data, factors, functionals, tol, progress, layer)
+        # What is beyond the range of the precision is infinite.
+        with np.errstate(over="ignore"):
+            if len(self.layers) == 1 and isinstance(first.factors, GaussianFactors):
+                return linear_response_sd(self.model, self.data, first.mean, first.sd, functionals, tol, progress)
+            factors = tuple(part.factors for part in self.layers)
+            return deep_linear_response_sd(self.model, self.data, factors, functionals, tol, progress, layer)
 
     def predict(self, rows: Any = None, level: float = 0.9, corrected: bool = False) -> Prediction:
         """Return the posterior of the natural parameter of rows, and the predictive distribution of their x.
@@ -176,8 +182,9 @@ class Result:
 
         """
         lowest = self.layers[0]
-        response = self.corrected_sd if corrected else None
-        return predict(self.model, self.data, lowest.mean, lowest.sd, rows, level, response)
+        response = self.corrected_sd if flag("corrected", corrected) else None
+        with np.errstate(over="ignore"):
+            return predict(self.model, self.data, lowest.mean, lowest.sd, rows, level, response)
 
     def sample(self, rng: np.random.Generator | int | None = None, size: int | None = None) -> Any:
         """Draw latents from q, (m,) or (N, m); for a deep model a tuple with those of each layer.

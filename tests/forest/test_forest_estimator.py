@@ -139,8 +139,8 @@ def test_pictures_are_drawn(model):
 
 X = np.zeros((4, 3))
 TABLE = {
-    "n_trees": (lambda: fmx.ForestMixtureModel(0).fit(X), "n_trees must be a whole number of at least 1; got 0"),
-    "n_trees kind": (lambda: fmx.ForestMixtureModel(2.5).fit(X), "n_trees must be a whole number .* got 2.5"),
+    "n_trees": (lambda: fmx.ForestMixtureModel(0).fit(X), "n_trees must be a positive integer; got 0"),
+    "n_trees kind": (lambda: fmx.ForestMixtureModel(2.5).fit(X), "n_trees must be a positive integer; got 2.5"),
     "family": (lambda: fmx.ForestMixtureModel(family="gausian").fit(X), "Did you mean 'gaussian'"),
     "parents": (lambda: fmx.ForestMixtureModel(parents="share").fit(X), "Did you mean 'shared'"),
     "parent_prior": (lambda: fmx.ForestMixtureModel(parent_prior="learn").fit(X), "Did you mean 'learned'"),
@@ -150,8 +150,11 @@ TABLE = {
         "temperature must be a number of at least 1",
     ),
     "min_noise": (lambda: fmx.ForestMixtureModel(min_noise=2).fit(X), "min_noise must be .* below 1; got 2"),
-    "batch_size": (lambda: fmx.ForestMixtureModel(batch_size=1).fit(X), "batch_size must be .* at least 2; got 1"),
-    "random_state": (lambda: fmx.ForestMixtureModel(random_state="a").fit(X), "random_state must be .* got str"),
+    "batch_size": (
+        lambda: fmx.ForestMixtureModel(batch_size=1).fit(X),
+        "batch_size must be .* at least 2 or None; got 1",
+    ),
+    "random_state": (lambda: fmx.ForestMixtureModel(random_state="a").fit(X), "random_state must be .* got 'a'"),
     "support": (lambda: fmx.ForestMixtureModel(family="bernoulli").fit(X + 2), "X must be 0 or 1 for Bernoulli rows"),
     "infinite": (lambda: fmx.ForestMixtureModel().fit(X + np.inf), "X must be finite, or NaN"),
     "not fitted": (lambda: fmx.ForestMixtureModel().sample(), "not fitted yet; call fit"),
@@ -180,7 +183,7 @@ TABLE = {
     "covariance": (lambda: known("poisson").get_covariance(), "family must be 'gaussian' .* got 'poisson'"),
     "v": (lambda: known().get_covariance().solve(np.ones(4)), r"v must have shape \(3,\) or \(3, k\) .* got \(4,\)"),
     "image_shape": (lambda: plot_parent_map(known(), (2, 2)), "image_shape must be .* an image of 3 pixels"),
-    "candidates": (lambda: fmx.select_n_trees(X, []), "candidates must hold numbers of trees"),
+    "candidates": (lambda: fmx.select_n_trees(X, []), "candidates must be a list of numbers of trees"),
     "folds": (lambda: fmx.select_n_trees(X, [1], folds=9), "folds must be a whole number from 2 to the 4 observations"),
 }
 

@@ -23,7 +23,7 @@ BAD_MATRICES = {
     "no rows": (np.ones((0, 3)), ["W", "at least one row", "empty", "(0, 3)"]),
     "no columns": (sparse.csr_array((3, 0)), ["W", "one column", "empty", "(3, 0)"]),
     "empty list": ([[]], ["W", "empty", "(1, 0)"]),
-    "ragged": ([[1.0, 2.0], [3.0]], ["W must be a 2-d array", "sequence"]),
+    "ragged": ([[1.0, 2.0], [3.0]], ["W must be an array of numbers", "sequences of unequal length"]),
     "complex": (np.ones((2, 2), complex), ["W must hold real numbers", "complex128"]),
     "object": (np.ones((2, 2), object), ["W must hold real numbers", "object"]),
     "text": ([["a", "b"]], ["W must hold real numbers", "<U1"]),

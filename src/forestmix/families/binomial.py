@@ -41,7 +41,8 @@ class Binomial(Family):
 
     def astype(self, dtype: np.dtype) -> Self:
         """Return the family with ``trials`` in ``dtype``; a number that is not exact there is refused."""
-        trials = self.trials.astype(dtype)
+        with np.errstate(over="ignore"):
+            trials = self.trials.astype(dtype)
         if (trials != self.trials).any():
             raise ArgumentError(f"trials must be exact in {dtype}; got {int(self.trials.max())}. Use float64 data.")
         return type(self)(trials)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from forestmix.arrays import Array, fits, per_variable
+from forestmix.arrays import Array, fits, in_precision, per_variable
 from forestmix.families.base import ExpectedLogPartition, Family, RowCodes, RowExpectations
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
@@ -39,7 +39,7 @@ class Gaussian(Family):
 
     def astype(self, dtype: np.dtype) -> Self:
         """Return the family with ``sd`` in ``dtype``; an ``sd`` that becomes zero there is refused."""
-        return type(self)(self.sd.astype(dtype))
+        return type(self)(in_precision("sd", self.sd, dtype, positive=True))
 
     def take(self, variables: Array) -> Self:
         """Return the family of the chosen variables."""

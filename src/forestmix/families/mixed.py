@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
+from reprlib import repr as shown
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from forestmix.arrays import Array
+from forestmix.arrays import Array, numbers
 from forestmix.errors import ArgumentError
 from forestmix.families.base import ExpectedLogPartition, Family, RowCodes, RowExpectations
 
@@ -28,13 +29,15 @@ class Mixed(Family):
     name: ClassVar[str] = "mixed"
 
     def __init__(self, families: Sequence[Family], which: npt.ArrayLike) -> None:
+        if not isinstance(families, list | tuple):
+            raise ArgumentError(f"families must be a list such as [Gaussian(), Poisson()]; got {shown(families)}.")
         self.families = tuple(families)
         for position, family in enumerate(self.families):
             if not isinstance(family, Family) or isinstance(family, Mixed):
                 raise ArgumentError(f"families[{position}] must be a family such as Poisson(); got {family!r}.")
         if not self.families:
             raise ArgumentError("families must hold at least one family; got none.")
-        self.which = np.asarray(which)
+        self.which = numbers("which", which)
         count = len(self.families)
         if self.which.ndim != 1 or self.which.dtype.kind not in "iu" or not self.which.size:
             raise ArgumentError(f"which must be one integer for each row; got {which!r}.")

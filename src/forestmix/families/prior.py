@@ -11,7 +11,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from forestmix.arrays import Array, fits
+from forestmix.arrays import Array, fits, in_precision
 from forestmix.errors import ArgumentError
 
 
@@ -33,18 +33,19 @@ class PriorFamily(ABC):
             fits(name, getattr(self, name), size, what)
 
     def astype(self, dtype: np.dtype) -> Self:
-        """Return the family with its parameters in ``dtype``."""
-        return self._map(lambda value: value.astype(dtype))
+        """Return the family with its parameters, all of them positive, in ``dtype``."""
+        chosen = copy(self)
+        for name in self.parameters:
+            setattr(chosen, name, in_precision(name, getattr(self, name), dtype, positive=True))
+        return chosen
 
     def take(self, variables: Array) -> Self:
         """Return the family of the chosen variables."""
-        return self._map(lambda value: value if value.ndim == 0 else value[variables])
-
-    def _map(self, function: object) -> Self:
-        changed = copy(self)
+        chosen = copy(self)
         for name in self.parameters:
-            setattr(changed, name, function(getattr(self, name)))  # type: ignore[operator]
-        return changed
+            value = getattr(self, name)
+            setattr(chosen, name, value if value.ndim == 0 else value[variables])
+        return chosen
 
     def check_bias(self, bias: Array) -> None:  # noqa: B027 - most have a location
         """Raise if the prior's bias has no meaning for this family."""

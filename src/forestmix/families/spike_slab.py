@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from forestmix.arrays import Array, per_variable
+from forestmix.errors import ArgumentError
 from forestmix.families.prior import PriorFamily, probability
 
 
@@ -26,6 +27,15 @@ class SpikeSlab(PriorFamily):
     def __init__(self, inclusion: npt.ArrayLike = 0.1, sd: npt.ArrayLike = 1.0) -> None:
         self.inclusion = probability("inclusion", per_variable("inclusion", inclusion, positive=True))
         self.sd = per_variable("sd", sd, positive=True)
+
+    def astype(self, dtype: np.dtype) -> Self:
+        """Return the family with its parameters in ``dtype``; an ``inclusion`` that becomes 1 there is refused."""
+        chosen = super().astype(dtype)
+        if (chosen.inclusion >= 1).any():
+            raise ArgumentError(
+                f"inclusion does not fit {np.dtype(dtype)}, in which {self.inclusion.max()} is 1. Give float64 weights."
+            )
+        return chosen
 
     def mean(self, bias: Array) -> Array:
         """Return ``inclusion * bias``."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from forestmix.arrays import Array
-from forestmix.auxiliary import Auxiliary, optimal_auxiliary
+from forestmix.auxiliary import Auxiliary, check_auxiliary, optimal_auxiliary
 from forestmix.errors import ArgumentError
 from forestmix.families import Gaussian
 from forestmix.forest.parameters import ForestParameters
@@ -27,6 +27,7 @@ def forest_of_bound(model: DEF, q: Any, auxiliary: Auxiliary | None = None) -> F
         raise ArgumentError(f"model must have a Gaussian prior; got {prior.family!r}.")
     if auxiliary is None:
         auxiliary = optimal_auxiliary(model, q)
+    check_auxiliary(auxiliary)
     epsilon, b_hat, w = _dense(auxiliary.epsilon), _dense(auxiliary.b_hat), _dense(layer.weights.toarray())
     n, m = w.shape
     if epsilon.shape != w.shape or b_hat.shape != w.shape:

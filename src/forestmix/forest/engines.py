@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 import scipy
@@ -66,6 +67,10 @@ class Engine(ABC):
             self._constant = float(np.sum(base(forest, self.data)))
         return self._constant
 
+    def take(self, keep: Array) -> Self:
+        """Return the engine of the chosen observations."""
+        return type(self)(self.data.take(keep))
+
     def sweep(self, state: State, options: Options) -> State:
         """Update ``q(y)``, then all the rest."""
         forest, q = state.forest, self.latents(state.forest, state.latents, state.responsibilities)
@@ -81,6 +86,10 @@ class Engine(ABC):
     def finish(self, forest: ForestParameters, q: Latents, responsibilities: Array, options: Options) -> State:
         """Update everything but ``q(y)``, and evaluate the ELBO."""
 
+    @abstractmethod
+    def fit_of_observations(self, forest: ForestParameters, q: Latents, responsibilities: Array) -> Array:
+        """Return each observation's part of the ELBO less ``base`` and the divergences, (N,)."""
+
 
 class SharedParents(Engine):
     """One forest for all observations; ``q(e_ij) ∝ pi_ij exp(sum_s E log p_hat(x_si | y_sj))``."""
@@ -89,6 +98,12 @@ class SharedParents(Engine):
         """Update parameters, then parents, then their prior, which is the same for all variables."""
         forest, scores = self.fit_leaves(forest, q, options)
         return shared_state(forest, q, scores, responsibilities, options, self.constant(forest))
+
+    def fit_of_observations(self, forest: ForestParameters, q: Latents, responsibilities: Array) -> Array:
+        """Return ``sum_ij r_ij E log p_hat(x_si | y_sj)``."""
+        every = np.arange(forest.n_variables)
+        trees = [rows(forest, self.data, q, j, every).log_likelihood @ r for j, r in enumerate(responsibilities.T)]
+        return np.sum(trees, axis=0)
 
     @abstractmethod
     def fit_leaves(self, forest: ForestParameters, q: Latents, options: Options) -> tuple[ForestParameters, Array]:
@@ -136,6 +151,10 @@ class ParentsPerObservation(Engine):
         parts = [latent_step(forest, some, part, r) for some, part, r, _ in self.chunks(forest, q)]
         return Latents(np.concatenate([part.mean for part in parts]), np.concatenate([part.sd for part in parts]))
 
+    def fit_of_observations(self, forest: ForestParameters, q: Latents, responsibilities: Array) -> Array:
+        """Return ``sum_i log sum_j pi_ij exp E log p_hat(x_si | y_sj)``."""
+        return np.concatenate([part.sum(axis=1) for *_, part in self.chunks(forest, q)])
+
     def finish(self, forest: ForestParameters, q: Latents, responsibilities: Array, options: Options) -> State:
         """Update parameters and prior; ``responsibilities`` of the state is the mean of ``q(e)`` over observations."""
         if options.learn:
@@ -163,7 +182,7 @@ class ParentsPerObservation(Engine):
 
     def values(self, forest: ForestParameters, q: Latents) -> Array:
         """Return each variable's part of the ELBO, (n,)."""
-        return np.asarray(sum(value for *_, value in self.chunks(forest, q)))
+        return np.asarray(sum(value.sum(axis=0) for *_, value in self.chunks(forest, q)))
 
     def shares(self, forest: ForestParameters, q: Latents) -> tuple[Array, float]:
         """Return the mean of ``q(e)`` over the observations that are there, and the ELBO without ``KL(q(y))``."""
@@ -175,15 +194,14 @@ class ParentsPerObservation(Engine):
         return np.where(seen > 0, counts / np.maximum(seen, 1), forest.parent_prior), value
 
     def chunks(self, forest: ForestParameters, q: Latents) -> Iterator[tuple[Observations, Latents, Array, Array]]:
-        """Yield observations, their ``q(y)``, ``q(e)`` at its best, and each variable's part of the ELBO."""
+        """Yield observations, their ``q(y)``, ``q(e)`` at its best, and each entry's part of the ELBO."""
         N, n = self.data.x.shape
         size = max(1, self.chunk_entries // (n * forest.n_trees))
         for start in range(0, N, size):
             keep = np.arange(start, min(start + size, N))
             some = self.data.take(keep)
             part = Latents(q.mean[keep], q.sd if q.sd.shape[0] == 1 else q.sd[keep])
-            responsibilities, value = parents_of_observations(forest, some, part)
-            yield some, part, responsibilities, value.sum(axis=0)
+            yield some, part, *parents_of_observations(forest, some, part)
 
 
 def parents_of_observations(forest: ForestParameters, data: Observations, q: Latents) -> tuple[Array, Array]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from reprlib import repr as shown
 from typing import Any
 
 import numpy as np
 import scipy
 
 from forestmix.arrays import Array, generator, numbers
+from forestmix.checks import whole_number
 from forestmix.errors import ArgumentError
 from forestmix.forest.covariance import LowRankPlusDiagonal
 from forestmix.forest.given import ForestPosterior, elbo_at, infer_given
@@ -17,7 +20,7 @@ from forestmix.forest.parameters import ForestDraw, ForestParameters, Latents
 from forestmix.forest.presentation import natural_noise, observations_of, rescaled, standard_units
 from forestmix.forest.protocol import Estimator
 from forestmix.forest.scoring import gaussian_log_likelihood, observation_bounds, quadrature_log_likelihood
-from forestmix.forest.settings import are_shared
+from forestmix.forest.settings import are_shared, number_from
 
 _INFERENCE_SWEEPS = 200
 _INFERENCE_TOL = 1e-9
@@ -41,7 +44,7 @@ class FittedForest(Estimator):
         self.parent_prior_ = np.array(forest.parent_prior)
         w = self._edges(forest.weights) * forest.prior_sd[self.parents_]
         noise = self._edges(forest.noise) if forest.noise is not None else natural_noise(forest.family)
-        self.strengths_ = np.abs(w) / np.sqrt(w**2 + noise**2)
+        self.strengths_ = np.abs(w) / np.hypot(w, noise)
 
     # Inference and evaluation.
 
@@ -49,8 +52,16 @@ class FittedForest(Estimator):
         """Return mean-field factors of latents and parents for X, with the parameters as they are.
 
         The parents start from ``responsibilities_`` and are inferred from X alone and their prior.
+
+        Args:
+            X: observations, (N, n).
+            max_iter: limit of sweeps.
+            tol: shared parents end when a sweep gains less than this for each entry of X, in nats; with parents per
+                observation, each observation ends when no latent moves by more than this many standard deviations.
+
         """
         self._check_fitted()
+        max_iter, tol = whole_number("max_iter", max_iter), number_from("tol", tol, 0.0)
         return self._infer(self._numbers(X, reset=False), parents=True, max_iter=max_iter, tol=tol)
 
     def transform(self, X: Any) -> Any:
@@ -83,7 +94,7 @@ class FittedForest(Estimator):
 
         """
         self._check_fitted()
-        array = self._numbers(np.atleast_2d(X), reset=False)
+        array = self._numbers(X, reset=False, one=True)
         if q is None:
             return self._infer(array, parents=False).elbo
         if not self._shared():
@@ -119,10 +130,9 @@ class FittedForest(Estimator):
         With parents per observation a forest is drawn for each, from ``parent_prior_``.
         """
         self._check_fitted()
-        if not isinstance(n_samples, int | np.integer) or n_samples < 1:
-            raise ArgumentError(f"n_samples must be a positive integer; got {n_samples!r}.")
+        n_samples = whole_number("n_samples", n_samples)
         among = self.responsibilities_ if self._shared() else None
-        return self._forest.sample(generator(rng), int(n_samples), self._shared(), among)
+        return self._forest.sample(generator(rng), n_samples, self._shared(), among)
 
     # What the forest looks like.
 
@@ -154,6 +164,8 @@ class FittedForest(Estimator):
         n = self.n_features_in_
         if names is None:
             return [str(name) for name in getattr(self, "feature_names_in_", [f"x{i}" for i in range(n)])]
+        if isinstance(names, str | bytes) or not isinstance(names, Iterable) or getattr(names, "ndim", 1) == 0:
+            raise ArgumentError(f"names must be a list of names, one for each variable; got {shown(names)}.")
         given = [str(name) for name in names]
         if len(given) != n:
             raise ArgumentError(f"names must have one entry for each of the {n} variables; got {len(given)}.")
@@ -186,10 +198,14 @@ class FittedForest(Estimator):
         return replace(found, elbo=found.elbo - jacobian, elbo_trace=found.elbo_trace - jacobian)
 
     def _latents(self, q: Any, N: int) -> Latents:
-        mean, sd = (q.mean, q.sd) if hasattr(q, "mean") and hasattr(q, "sd") else q
+        if hasattr(q, "mean") and hasattr(q, "sd"):
+            q = (q.mean, q.sd)
+        if not isinstance(q, tuple | list) or len(q) != 2:
+            raise ArgumentError(f"q must have a mean and an sd or be a pair of them; got {shown(q)}.")
         m = self._forest.n_trees
         parts = [
-            np.atleast_2d(numbers(f"{name} of q", part)).astype(float) for name, part in (("mean", mean), ("sd", sd))
+            np.atleast_2d(numbers(f"{name} of q", part)).astype(float)
+            for name, part in zip(("mean", "sd"), q, strict=True)
         ]
         for part in parts:
             if part.shape not in ((1, m), (N, m)):

@@ -9,10 +9,11 @@ import numpy as np
 import scipy
 
 from forestmix.arrays import Array
+from forestmix.errors import ArgumentError
 from forestmix.families import Family, Gaussian
 from forestmix.forest.engines import Engine, GaussianShared, GeneralShared, Options, ParentsPerObservation, State
 from forestmix.forest.moves import proposals
-from forestmix.forest.parameters import ForestParameters, Latents
+from forestmix.forest.parameters import LARGEST, ForestParameters, Latents
 from forestmix.forest.starts import starts
 from forestmix.model import Observations
 
@@ -22,6 +23,8 @@ _COOLING = 8
 _WARMING = 5
 #: Sweeps of every start, and sweeps after which a move that is far behind is given up.
 _TRIAL = 20
+#: A column whose spread is this small a share of its mean is constant.
+FLAT = 1e-10
 #: Starts that are not random, and the number of random ones that are run to the end.
 _TRUSTED, _FINALISTS = 2, 2
 
@@ -203,7 +206,19 @@ def standardise(x: Array, observed: Array | None) -> tuple[Array, Array, Array]:
     count = x.shape[0] if observed is None else np.maximum(observed.sum(axis=0), 1)
     centre = x.sum(axis=0) / count
     away = x - centre if observed is None else np.where(observed, x - centre, 0.0)
+    _check_spread(np.abs(away).max(axis=0), centre)
     scale = np.sqrt(np.einsum("si,si->i", away, away) / count)
-    flat = scale <= 1e-10 * np.maximum(np.abs(centre), 1e-300)
+    flat = scale <= FLAT * np.abs(centre)
     scale = np.where(flat, 1.0, scale)
     return away / scale, centre, scale
+
+
+def _check_spread(largest: Array, centre: Array) -> None:
+    """Raise if a column varies, but so little that the squares of its entries are 0."""
+    tiny = (largest > FLAT * np.abs(centre)) & (largest < 1 / LARGEST)
+    if tiny.any():
+        column = int(np.argmax(tiny))
+        raise ArgumentError(
+            f"X must vary by at least {1 / LARGEST:g} in every column that is not constant, or its squares are 0; "
+            f"got {largest[column]:.3g} in column {column}. Divide the variables by a number of their size."
+        )

@@ -22,6 +22,8 @@ NEGLIGIBLE = 1e-15
 #: Logits and log-rates beyond this are 0 or 1, or overflow; separable data would else drive them to infinity.
 LARGEST_PARAMETER = 30.0
 _HALVINGS = 12
+#: Rounding of a sum, relative to the size of its terms.
+_ROUNDING = 8 * float(np.finfo(np.float64).eps)
 #: Entries of a block of variables held at a time.
 _BLOCK = 2_000_000
 
@@ -55,6 +57,12 @@ def base(p: ForestParameters, data: Observations) -> Array:
     return values if data.observed is None else np.where(data.observed, values, 0.0)
 
 
+def weighted(responsibilities: Array, values: Array) -> Array:
+    """Return the product, 0 where the responsibility is 0: a row that nothing asks for may overflow."""
+    shape = np.broadcast_shapes(responsibilities.shape, values.shape)
+    return np.multiply(responsibilities, values, out=np.zeros(shape), where=responsibilities > 0)
+
+
 def blocks(data: Observations, variables: Array) -> Iterator[Array]:
     """Split variables so that an array of all observations of a block stays small."""
     size = max(1, _BLOCK // max(data.x.shape[0], 1))
@@ -75,7 +83,8 @@ def latent_step(p: ForestParameters, data: Observations, q: Latents, responsibil
     """Take a step on ``q(y)`` given ``q(e)``, (n, m) or (N, n, m); the ELBO falls for no latent of any observation.
 
     Per latent: ``1/sigma^2 = 1/sigma0^2 + sum_i r_ij w_ij^2 kappa_ij`` and ``mu += sigma^2 gradient``, exact for
-    Gaussian leaves; for others precision and mean move a share 1, 1/2, 1/4, ... of the way (design 1.3).
+    Gaussian leaves; for others precision and mean move a share 1, 1/2, 1/4, ... of the way (design 1.3). A fall within
+    rounding is none: to refuse it would stop the means at the square root of the precision.
     """
     shape = (data.x.shape[0], p.n_trees)
     mean, sd = np.broadcast_to(q.mean, shape).copy(), np.broadcast_to(q.sd, shape).copy()
@@ -98,11 +107,12 @@ def _tree_step(
         terms = rows(p, some, q, tree, children)
         ratio = q.sd[:, tree] ** 2 * precision0
         loss = 0.5 * ((q.mean[:, tree] - centre) ** 2 * precision0 + ratio - 1 - np.log(ratio))
-        return (r * terms.log_likelihood).sum(axis=1) - loss, terms
+        return weighted(r, terms.log_likelihood).sum(axis=1) - loss, terms
 
     start, terms = evaluate(Latents(mean, sd), data, weight)
-    gradient = (weight * terms.error) @ w - (mean[:, tree] - centre) * precision0
-    target = precision0 + (weight * terms.curvature) @ w**2
+    lowest = start - _ROUNDING * (1 + weighted(weight, np.abs(terms.log_likelihood)).sum(axis=1))
+    gradient = weighted(weight, terms.error) @ w - (mean[:, tree] - centre) * precision0
+    target = precision0 + weighted(weight, terms.curvature) @ w**2
     before = sd[:, tree] ** -2.0
     waiting, share = np.arange(mean.shape[0]), 1.0
     for _ in range(_HALVINGS):
@@ -111,7 +121,7 @@ def _tree_step(
         trial.sd[:, tree] = ((1 - share) * before[waiting] + share * target[waiting]) ** -0.5
         r = weight if weight.shape[0] == 1 else weight[waiting]
         value, _ = evaluate(trial, data.take(waiting), r)
-        better = value >= start[waiting]
+        better = value >= lowest[waiting]
         mean[waiting[better], tree], sd[waiting[better], tree] = trial.mean[better, tree], trial.sd[better, tree]
         waiting, share = waiting[~better], 0.5 * share
         if not waiting.size:
@@ -150,7 +160,7 @@ def newton_terms(p: ForestParameters, data: Observations, q: Latents, responsibi
             value, error, kappa = rows(p, data, q, tree, block)
             if responsibilities is not None:
                 r = responsibilities[:, block, tree]
-                value, error, kappa = r * value, r * error, r * kappa
+                value, error, kappa = (weighted(r, part) for part in (value, error, kappa))
             place = (block, tree)
             out.score[place] = value.sum(axis=0)
             out.bias[place] = error.sum(axis=0)

@@ -7,9 +7,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from forestmix.arrays import Array, finite, numbers, total
+from forestmix.arrays import Array, at_index, finite, first_index, numbers, total
 from forestmix.errors import ArgumentError
 from forestmix.families import Family, Gaussian
+
+#: Numbers beyond this, and scales below one over it, have squares that add up to infinity, or to 0.
+LARGEST = 1e140
+#: Counts beyond this have rates that overflow on the way.
+LARGEST_COUNT = 1e100
 
 
 class Latents(NamedTuple):
@@ -112,7 +117,7 @@ def checked_parameters(
     noise: Any,
 ) -> ForestParameters:
     """Return parameters given by a user, each broadcast to (n, m) and checked; latents are N(0, 1)."""
-    w = finite("weights", numbers("weights", weights).astype(np.float64))
+    w = check_size("weights", finite("weights", numbers("weights", weights).astype(np.float64)))
     if w.ndim != 2 or 0 in w.shape:
         raise ArgumentError(f"weights must be an array of n variables by n_trees; got shape {w.shape}.")
     n, m = w.shape
@@ -127,14 +132,28 @@ def checked_parameters(
         sd = pairs("noise", noise, n, m)
         if (sd <= 0).any():
             raise ArgumentError(f"noise must be greater than 0; got {sd.min()}.")
+        if (sd < 1 / LARGEST).any():
+            raise ArgumentError(f"noise must be at least {1 / LARGEST:g}; got {sd.min()}. Rescale the variables.")
     return ForestParameters(family, w, pairs("bias", bias, n, m), prior, sd, np.zeros(m), np.ones(m))
 
 
 def pairs(name: str, value: Any, n: int, m: int) -> Array:
     """Return a parameter as (n, m) from one number, (n,) for the variables or (n, m)."""
-    array = finite(name, numbers(name, value).astype(np.float64))
+    array = check_size(name, finite(name, numbers(name, value).astype(np.float64)))
     if array.shape == (n,):
         array = array[:, None]
     if array.ndim > 2 or (array.ndim == 2 and array.shape not in ((n, m), (n, 1))) or array.ndim == 1:
         raise ArgumentError(f"{name} must be one number or have shape ({n},) or ({n}, {m}); got {array.shape}.")
     return np.broadcast_to(array, (n, m)).copy()
+
+
+def check_size(name: str, array: Array, largest: float = LARGEST) -> Array:
+    """Return ``array`` unchanged unless an entry is so large that sums would overflow."""
+    beyond = np.abs(array) > np.float64(largest)
+    if beyond.any():
+        where = first_index(beyond)
+        raise ArgumentError(
+            f"{name} must lie between {-largest:g} and {largest:g}, or sums of its squares overflow; got {array[where]}"
+            f"{at_index(where)}. Divide the variables by a number of their size."
+        )
+    return array

@@ -9,13 +9,15 @@ import numpy as np
 from forestmix.arrays import Array
 from forestmix.families import Family
 from forestmix.forest.learning import Run
-from forestmix.forest.parameters import ForestParameters, Latents
+from forestmix.forest.parameters import LARGEST_COUNT, ForestParameters, Latents, check_size
 from forestmix.model import Observations
 
 
 def observations_of(array: Array, family: Family) -> Observations:
     """Return checked numbers as observations, with 0 where they are missing."""
     family.check_support("X", array)
+    if family.name == "poisson":
+        check_size("X", array, LARGEST_COUNT)
     missing = np.isnan(array)
     x = np.where(missing, 0.0, array).astype(np.float64)
     return Observations(x, ~missing if missing.any() else None, False)
@@ -23,7 +25,7 @@ def observations_of(array: Array, family: Family) -> Observations:
 
 def standard_units(data: Observations, centre: Array, scale: Array) -> Array:
     """Return ``(x - centre) / scale``, 0 where it is missing."""
-    x = (data.x - centre) / scale
+    x = check_size("X in standard deviations", (data.x - centre) / scale)
     return x if data.observed is None else np.where(data.observed, x, 0.0)
 
 

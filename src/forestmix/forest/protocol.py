@@ -9,8 +9,11 @@ from typing import Any, Self
 import numpy as np
 import scipy
 
-from forestmix.arrays import Array
+from forestmix.arrays import Array, in_precision
+from forestmix.checks import one_of
 from forestmix.errors import ArgumentError, unknown_name
+from forestmix.forest.parameters import check_size
+from forestmix.tables import REAL, plain_array
 
 
 class Estimator:
@@ -68,10 +71,8 @@ class Estimator:
 
     def set_output(self, *, transform: str | None = None) -> Self:
         """Choose what ``transform`` returns: "default" for arrays, or "pandas"."""
-        if transform not in (None, "default", "pandas"):
-            raise unknown_name("transform", transform, ("default", "pandas"))
         if transform is not None:
-            self._output = transform
+            self._output = one_of("transform", transform, ("default", "pandas"))
         return self
 
     def _n_columns_out(self) -> int:
@@ -91,16 +92,16 @@ class Estimator:
 
         return pandas.DataFrame(values, columns=self.get_feature_names_out(), index=getattr(X, "index", None))
 
-    def _numbers(self, X: Any, *, reset: bool) -> Array:
-        """Return X as a float array (N, n), after the checks that scikit-learn's own estimators make."""
+    def _numbers(self, X: Any, *, reset: bool, one: bool = False) -> Array:
+        """Return X as a float array (N, n), after the checks that scikit-learn's own estimators make.
+
+        ``one`` lets a vector stand for one observation.
+        """
         if scipy.sparse.issparse(X):
-            raise TypeError("X must be a dense array; got a sparse matrix. X.toarray() makes it dense.")
+            raise NotNumbersError("X must be a dense array; got a sparse matrix. X.toarray() makes it dense.")
         names = _column_names(X)
-        array = np.asarray(X)
-        if array.dtype.kind == "c":
-            raise ArgumentError("Complex data not supported: X must hold real numbers.")
-        dtype = np.float32 if array.dtype == np.float32 else np.float64
-        array = _as_float(array, dtype)
+        array = _as_float(X)
+        array = array[None] if one and array.ndim == 1 else array
         if array.ndim != 2:
             raise ArgumentError(
                 f"X must have two axes, observations by variables; got {array.ndim}. Reshape your data with "
@@ -114,6 +115,7 @@ class Estimator:
             )
         if np.isinf(array).any():
             raise ArgumentError("X must be finite, or NaN for a missing entry; got infinity.")
+        check_size("X", array)
         self._check_features(n, names, reset)
         return array
 
@@ -134,12 +136,25 @@ class Estimator:
             )
 
 
-def _as_float(array: Array, dtype: Any) -> Array:
+class NotNumbersError(ArgumentError, TypeError):
+    """X is no array of numbers at all, which scikit-learn has as a ``TypeError``."""
+
+
+def _as_float(X: Any) -> Array:
+    """Return X as float32 or float64; numbers in an array of objects are accepted, as scikit-learn does."""
     try:
-        return array.astype(dtype, copy=False)
-    except (TypeError, ValueError) as error:
-        # TypeError for objects that are not numbers at all, as scikit-learn has it.
-        raise type(error)(f"X must hold real numbers; {error}.") from error
+        array = plain_array("X", X, missing=True)
+        if array.dtype.kind == "c":
+            raise ArgumentError("Complex data not supported: X must hold real numbers.")
+        if array.dtype == np.float32:
+            return array
+        return in_precision("X", array, np.float64) if array.dtype.kind in REAL else array.astype(np.float64)
+    except ArgumentError:
+        raise
+    except (ValueError, OverflowError) as error:
+        raise ArgumentError(f"X must hold real numbers; {error}.") from error
+    except TypeError as error:
+        raise NotNumbersError(f"X must hold real numbers; {error}.") from error
 
 
 def _column_names(X: Any) -> Array | None:

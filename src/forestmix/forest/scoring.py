@@ -9,6 +9,7 @@ from forestmix.arrays import Array, total
 from forestmix.forest.engines import parents_of_observations
 from forestmix.forest.leaves import base
 from forestmix.forest.parameters import ForestParameters, Latents
+from forestmix.forest.presentation import standard_units
 from forestmix.model import Observations
 
 #: Nodes of the quadrature over a latent, placed by its posterior.
@@ -25,7 +26,7 @@ def gaussian_log_likelihood(p: ForestParameters, data: Observations, parents: Ar
     sd, w = p.noise[every, parents], p.weights[every, parents]
     centre = p.bias[every, parents] + w * p.prior_mean[parents]
     there = np.ones((1, p.n_variables)) if data.observed is None else data.observed.astype(np.float64)
-    residual = (data.x - centre) / sd * there
+    residual = standard_units(data, centre, sd)
     factor = np.eye(p.n_trees)[parents] * (w * p.prior_sd[parents] / sd)[:, None]
     ratio = 1 + there @ factor**2
     distance = total(residual**2) - total((residual @ factor) ** 2 / ratio)

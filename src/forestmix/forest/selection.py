@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from reprlib import repr as shown
 from typing import Any
 
 import numpy as np
 
 from forestmix.arrays import Array
+from forestmix.checks import whole_number
 from forestmix.errors import ArgumentError
 from forestmix.forest.estimator import ForestMixtureModel
 from forestmix.forest.settings import generator_of
@@ -64,14 +66,16 @@ def select_n_trees(
         random_state: seed of the split into parts.
 
     """
-    numbers = sorted({int(candidate) for candidate in candidates})
-    if not numbers or numbers[0] < 1:
-        raise ArgumentError(f"candidates must hold numbers of trees of at least 1; got {numbers}.")
-    settings = (ForestMixtureModel(random_state=0) if model is None else model).get_params()
-    rows = X.iloc if hasattr(X, "iloc") else np.asarray(X)
-    N = len(X)
+    numbers = _numbers_of_trees(candidates)
+    model = ForestMixtureModel(random_state=0) if model is None else model
+    if not isinstance(model, ForestMixtureModel):
+        raise ArgumentError(f"model must be a ForestMixtureModel or None; got {type(model).__name__}.")
+    settings = model.get_params()
+    N = len(ForestMixtureModel()._numbers(X, reset=True))
+    # Rows of X itself, so that a data frame keeps the names of its columns.
+    rows = X.iloc if hasattr(X, "iloc") else X if hasattr(X, "columns") else np.asanyarray(X)
     if isinstance(folds, bool) or not isinstance(folds, int | np.integer) or not 2 <= folds <= N:
-        raise ArgumentError(f"folds must be a whole number from 2 to the {N} observations; got {folds!r}.")
+        raise ArgumentError(f"folds must be a whole number from 2 to the {N} observations; got {shown(folds)}.")
     parts = np.array_split(generator_of(random_state).permutation(N), folds)
     scores = np.empty((len(numbers), folds))
     for column, held_out in enumerate(parts):
@@ -84,6 +88,18 @@ def select_n_trees(
     near = mean >= mean[place] - _standard_error(scores, place)
     final = ForestMixtureModel(**(settings | {"n_trees": numbers[place]})).fit(X)
     return TreeSelection(np.array(numbers), scores, numbers[place], numbers[int(np.argmax(near))], final)
+
+
+def _numbers_of_trees(candidates: Any) -> list[int]:
+    try:
+        given = [] if isinstance(candidates, str | bytes) else list(candidates)
+    except TypeError:
+        given = []
+    if not given:
+        raise ArgumentError(
+            f"candidates must be a list of numbers of trees, such as [1, 2, 3]; got {shown(candidates)}."
+        )
+    return sorted({whole_number("every entry of candidates", candidate) for candidate in given})
 
 
 def _standard_error(scores: Array, best: int) -> Array:

@@ -66,15 +66,17 @@ def learn_in_batches(
 
 def evaluate(forest: ForestParameters, data: Observations, responsibilities: Array, settings: Settings) -> State:
     """Return the state with parameters as they are, and latents and parents at their best for all observations."""
+    # A move by a share of an sd gains the square of that share.
+    tol = settings.tol if settings.shared else settings.tol**0.5
     found = infer_given(
-        forest, data, responsibilities, shared=settings.shared, parents=True, max_iter=_LATENT_SWEEPS, tol=settings.tol
+        forest, data, responsibilities, shared=settings.shared, parents=True, max_iter=_LATENT_SWEEPS, tol=tol
     )
     return State(forest, Latents(found.mean, found.sd), found.responsibilities, found.elbo)
 
 
 def _statistics(forest: ForestParameters, batch: Observations, responsibilities: Array, shared: bool) -> _Averages:
     found = infer_given(
-        forest, batch, responsibilities, shared=shared, parents=False, max_iter=_LATENT_SWEEPS, tol=1e-6
+        forest, batch, responsibilities, shared=shared, parents=False, max_iter=_LATENT_SWEEPS, tol=1e-3
     )
     q = Latents(found.mean, found.sd)
     weights = None if shared else parents_of_observations(forest, batch, q)[0]

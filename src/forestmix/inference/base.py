@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-
 from forestmix.arrays import Array
-from forestmix.errors import ArgumentError, unknown_name
+from forestmix.checks import one_of
+from forestmix.errors import ArgumentError
 from forestmix.inference.latent_problem import LatentProblem
 from forestmix.inference.make import make_problem
 from forestmix.inference.problem import Point, Problem
@@ -77,24 +76,9 @@ class Algorithm(ABC):
 
 def check_order(order: str, known: tuple[str, ...]) -> str:
     """Return ``order`` if it is known."""
-    if order not in known:
-        raise unknown_name("order", order, known)
-    return order
-
-
-def check_count(name: str, value: object, *, optional: bool = True) -> int | None:
-    """Return a positive integer, or ``None`` where that is allowed."""
-    if value is None and optional:
-        return None
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
-        raise ArgumentError(f"{name} must be a positive integer{' or None' if optional else ''}; got {value!r}.")
-    return int(value)
+    return one_of("order", order, known)
 
 
 def choose_objective(objective: str) -> Objective:
     """Return the objective of a forest mixture step; "auto" is the ELBO, since Gaussian rows let it be computed."""
-    if objective in ("auto", "elbo"):
-        return "elbo"
-    if objective == "fm":
-        return "fm"
-    raise unknown_name("objective", objective, ("auto", "elbo", "fm"))
+    return "fm" if one_of("objective", objective, ("auto", "elbo", "fm")) == "fm" else "elbo"

@@ -8,12 +8,14 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy
 
-from forestmix.inference.base import Algorithm, Proposal, check_count, check_order
+from forestmix.arrays import generator
+from forestmix.checks import whole_number
+from forestmix.inference.base import Algorithm, Proposal, check_order
 from forestmix.inference.cavi import SweepMemory
 from forestmix.inference.problem import Point, Problem
 from forestmix.inference.rules import exact, step_groups
 from forestmix.inference.schedule import Cursor, OneOfEveryBlock
-from forestmix.partition import Partition
+from forestmix.partition import Partition, check_groups
 from forestmix.statistics import Site
 
 
@@ -42,14 +44,17 @@ class BlockCoordinate(Algorithm):
 
     def __post_init__(self) -> None:
         check_order(self.order, ("cyclic", "random"))
-        check_count("steps_per_iteration", self.steps_per_iteration)
+        whole_number("steps_per_iteration", self.steps_per_iteration, optional=True)
+        generator(self.seed, "seed")
+        if self.blocks is not None:
+            check_groups("blocks", self.blocks)
 
     def start(self, problem: Problem, point: Point) -> SweepMemory:
         """Return the first sweep over the blocks."""
         given = self.blocks
         blocks = independent_blocks(problem.site) if given is None else Partition.of("blocks", given, problem.size)
         schedule = OneOfEveryBlock(blocks, shuffle=self.order == "random")
-        return SweepMemory(Cursor(schedule, np.random.default_rng(self.seed)))
+        return SweepMemory(Cursor(schedule, generator(self.seed, "seed")))
 
     def propose(self, problem: Problem, point: Point, memory: SweepMemory) -> Proposal:
         """Update one variable of every block, several times over."""

@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from forestmix.arrays import Array, plain
+from forestmix.arrays import Array, generator, plain
+from forestmix.checks import whole_number
 from forestmix.errors import ArgumentError
-from forestmix.inference.base import Algorithm, Memory, Proposal, check_count, check_order
+from forestmix.inference.base import Algorithm, Memory, Proposal, check_order
 from forestmix.inference.compiled import by_observations, plain_rows
 from forestmix.inference.latent_problem import LatentProblem
 from forestmix.inference.latent_steps import sweep_latents
@@ -70,7 +71,8 @@ class CAVI(Algorithm):
 
     def __post_init__(self) -> None:
         check_order(self.order, ("cyclic", "random", "greedy"))
-        check_count("steps_per_iteration", self.steps_per_iteration)
+        whole_number("steps_per_iteration", self.steps_per_iteration, optional=True)
+        generator(self.seed, "seed")
 
     def start(self, problem: Any, point: Any) -> Memory:
         """Return the first sweep, or for greedy order which variables were visited: none."""
@@ -80,7 +82,7 @@ class CAVI(Algorithm):
             return GreedyMemory(np.zeros((problem.n_observations, problem.size), bool))
         everything = Partition.from_lists([np.arange(problem.size)])
         schedule = OneOfEveryBlock(everything, shuffle=self.order == "random")
-        return SweepMemory(Cursor(schedule, np.random.default_rng(self.seed)))
+        return SweepMemory(Cursor(schedule, generator(self.seed, "seed")))
 
     def propose(self, problem: Any, point: Any, memory: SweepMemory | GreedyMemory | LayersMemory) -> Proposal:
         """Update the next variables."""
@@ -98,7 +100,7 @@ class CAVI(Algorithm):
                 "order must be 'cyclic' or 'random', and steps_per_iteration None, for latents that are not Gaussian; "
                 f"got {self.order!r} and {self.steps_per_iteration!r}."
             )
-        return LayersMemory(np.random.default_rng(self.seed) if self.order == "random" else None)
+        return LayersMemory(generator(self.seed, "seed") if self.order == "random" else None)
 
     def _greedy_step(self, problem: Problem, point: Point, memory: GreedyMemory) -> Proposal:
         steps = problem.size if self.steps_per_iteration is None else self.steps_per_iteration

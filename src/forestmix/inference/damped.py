@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from reprlib import repr as shown
 from typing import ClassVar
 
+from forestmix.checks import is_number
 from forestmix.errors import ArgumentError
 from forestmix.inference.base import Algorithm, Memory, Proposal
 from forestmix.inference.problem import Point, Problem
@@ -28,8 +30,8 @@ class Damped(Algorithm):
     monotone: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if isinstance(self.step, bool) or not isinstance(self.step, int | float) or not 0 < self.step <= 1:
-            raise ArgumentError(f"step must be a number in (0, 1]; got {self.step!r}.")
+        if not is_number(self.step) or not 0 < self.step <= 1:
+            raise ArgumentError(f"step must be a number in (0, 1]; got {shown(self.step)}.")
 
     def start(self, problem: Problem, point: Point) -> Memory:
         """Nothing is carried along."""

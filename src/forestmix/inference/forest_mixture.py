@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from reprlib import repr as shown
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,7 +27,7 @@ from forestmix.inference.problem import Problem
 from forestmix.inference.rules import forest_mixture, mix, step_forest, step_groups
 from forestmix.inference.schedule import Cursor, GroupAfterGroup
 from forestmix.model import DEF, Observations
-from forestmix.partition import Partition
+from forestmix.partition import Partition, check_groups
 from forestmix.posterior import GaussianFactors
 
 #: How often a refused step is halved before the plain step takes its place, and how often that is.
@@ -68,8 +69,13 @@ class ForestMixture(Algorithm):
     def __post_init__(self) -> None:
         choose_objective(self.objective)
         check_schedule(self.schedule)
-        if self.accelerate not in (None, True, False, "cg", "direct"):
-            raise ArgumentError(f"accelerate must be True, False, None, 'cg' or 'direct'; got {self.accelerate!r}.")
+        named = isinstance(self.accelerate, str) and self.accelerate in ("cg", "direct")
+        if not named and self.accelerate is not None and not isinstance(self.accelerate, bool | np.bool_):
+            raise ArgumentError(
+                f"accelerate must be True, False, None, 'cg' or 'direct'; got {shown(self.accelerate)}."
+            )
+        if self.groups is not None:
+            check_groups("groups", self.groups)
         if self.accelerate and self.groups is not None:
             raise ArgumentError("accelerate must be False or None when groups are given: group steps are sequential.")
 

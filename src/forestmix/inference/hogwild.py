@@ -8,12 +8,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from forestmix.arrays import Array, plain
-from forestmix.inference.base import Algorithm, Memory, Proposal, check_count
+from forestmix.checks import flag, whole_number
+from forestmix.inference.base import Algorithm, Memory, Proposal
 from forestmix.inference.compiled import by_blocks
 from forestmix.inference.problem import Point, Problem
 from forestmix.inference.rules import exact
 from forestmix.inference.sweep import sweeps
-from forestmix.partition import Partition
+from forestmix.partition import Partition, check_groups
 from forestmix.posterior import GaussianFactors
 
 
@@ -46,7 +47,10 @@ class Hogwild(Algorithm):
 
     def __post_init__(self) -> None:
         if isinstance(self.blocks, int | np.integer):
-            check_count("blocks", self.blocks, optional=False)
+            whole_number("blocks", self.blocks)
+        else:
+            check_groups("blocks", self.blocks)
+        flag("synchronous", self.synchronous)
 
     def start(self, problem: Problem, point: Point) -> BlocksMemory:
         """Return the blocks."""
@@ -59,7 +63,7 @@ class Hogwild(Algorithm):
         """Sweep every block once."""
         parallel_steps = int(memory.blocks.sizes.max())
         if not problem.curvature_is_constant:
-            q = sweeps(problem).sweep_blocks(problem, point, memory.blocks, self.synchronous)
+            q = sweeps(problem).sweep_blocks(problem, point, memory.blocks, bool(self.synchronous))
             return Proposal(q, parallel_steps, problem.size)
         from forestmix.kernels import coordinate
 
@@ -70,7 +74,7 @@ class Hogwild(Algorithm):
 
         def run(which: Array) -> None:
             coordinate.relax_blocks(
-                problem.site.column_arrays, blocks.starts, blocks.members, which, self.synchronous,
+                problem.site.column_arrays, blocks.starts, blocks.members, which, bool(self.synchronous),
                 mean, error, *shared, prior,
             )  # fmt: skip
 

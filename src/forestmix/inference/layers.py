@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from forestmix.arrays import Array
-from forestmix.errors import unknown_name
+from forestmix.checks import one_of
 from forestmix.inference.flat_problem import FlatProblem
 from forestmix.inference.problem import Point
 from forestmix.latents import GaussianFactors
@@ -20,9 +20,7 @@ HALVINGS = 30
 
 def check_schedule(schedule: str) -> str:
     """Return ``schedule`` if it is known."""
-    if schedule not in SCHEDULES:
-        raise unknown_name("schedule", schedule, SCHEDULES)
-    return schedule
+    return one_of("schedule", schedule, SCHEDULES)
 
 
 def sets_of_layers(schedule: str, count: int) -> list[list[int]]:

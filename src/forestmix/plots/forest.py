@@ -101,7 +101,9 @@ def plot_parent_map(model: ForestMixtureModel, image_shape: tuple[int, int], axe
 
     """
     chances = model.responsibilities_
-    if len(image_shape) != 2 or int(np.prod(image_shape)) != chances.shape[0]:
+    sides = image_shape if isinstance(image_shape, tuple | list) else ()
+    whole = [isinstance(side, int | np.integer) and side > 0 for side in sides]
+    if whole != [True, True] or sides[0] * sides[1] != chances.shape[0]:
         raise ArgumentError(
             f"image_shape must be the height and width of an image of {chances.shape[0]} pixels; got {image_shape!r}."
         )
@@ -191,6 +193,8 @@ def _columns(sizes: list[Array]) -> tuple[list[Array], Array]:
 
 def _axes(axes: Any, size: Array, named: bool) -> Any:
     if axes is not None:
+        if not hasattr(axes, "add_collection"):
+            raise ArgumentError(f"axes must be matplotlib axes; got {type(axes).__name__}.")
         return axes
     from matplotlib import pyplot
 

@@ -50,9 +50,10 @@ def _two_axes(axes: Any) -> tuple[Axes, Axes]:
 
         _, made = pyplot.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
         return made[0], made[1]
-    if np.size(axes) != 2:
-        raise ArgumentError(f"axes must be two matplotlib axes; got {np.size(axes)}.")
-    left, right = np.ravel(axes)
+    given = np.ravel(np.array(axes, dtype=object))
+    if len(given) != 2 or not all(hasattr(one, "semilogy") for one in given):
+        raise ArgumentError(f"axes must be two matplotlib axes; got {len(given)} entries.")
+    left, right = given
     return left, right
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from forestmix.arrays import Array
+from forestmix.arrays import Array, in_precision, numbers
 from forestmix.errors import ArgumentError
 
 
@@ -132,7 +132,7 @@ class Weights(ABC):
 
     def _as_batch(self, name: str, values: ArrayLike, length: int) -> tuple[Array, tuple[int, ...]]:
         """Return ``values`` as an (N, length) array of the dtype of W, and the leading axes it had."""
-        array = np.asarray(values, dtype=self.dtype)
+        array = in_precision(name, numbers(name, values), self.dtype)
         if array.ndim == 0 or array.shape[-1] != length:
             raise ArgumentError(
                 f"{name} must have last dimension {length}, for weights of shape {self.shape}; "
@@ -145,7 +145,7 @@ class Weights(ABC):
 
 def _as_indices(name: str, indices: ArrayLike, length: int) -> Array:
     """Return ``indices`` as a 1-d array of integers in [0, length)."""
-    array = np.atleast_1d(np.asarray(indices))
+    array = np.atleast_1d(numbers(f"indices of {name}", indices))
     if array.size == 0:
         array = array.astype(np.int64)
     if array.ndim != 1 or array.dtype.kind not in "iu":

@@ -11,7 +11,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from forestmix.arrays import Array, working_dtype
+from forestmix.arrays import Array, in_precision, numbers, working_dtype
 from forestmix.errors import ArgumentError
 from forestmix.weights.base import Projection, Weights
 from forestmix.weights.checks import check_counts, not_finite, positive_integers
@@ -233,11 +233,7 @@ def _count_entries(kernels: Array, vertical: Axis, horizontal: Axis) -> int:
 
 def _as_kernels(given: ArrayLike) -> Array:
     """Return ``given`` as a finite, read-only (K, C, kh, kw) array of its own."""
-    try:
-        array = np.asarray(given)
-    except ValueError as error:
-        raise ArgumentError(f"kernels must be an array; got a sequence that is none: {error}") from error
-    dtype = working_dtype("kernels", array.dtype)
+    array = numbers("kernels", given)
     if array.ndim not in (2, 3, 4) or 0 in array.shape:
         raise ArgumentError(
             f"kernels must have shape (K, C, kh, kw), (K, kh, kw) or (kh, kw), none of them 0; got shape {array.shape}."
@@ -250,7 +246,7 @@ def _as_kernels(given: ArrayLike) -> Array:
         array = array[np.newaxis]
     if array.ndim == 3:
         array = array[:, np.newaxis]
-    kernels = np.array(array, dtype=dtype, order="C")
+    kernels = np.array(in_precision("kernels", array, working_dtype("kernels", array.dtype)), order="C")
     kernels.flags.writeable = False
     return kernels
 

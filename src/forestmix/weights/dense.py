@@ -9,8 +9,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from forestmix.arrays import Array, working_dtype
-from forestmix.errors import ArgumentError
+from forestmix.arrays import Array, in_precision, numbers, working_dtype
 from forestmix.weights.base import Weights
 from forestmix.weights.checks import blocks_of_rows, check_finite_matrix, check_matrix_shape
 
@@ -166,13 +165,8 @@ def _by_rows(array: Array) -> bool:
 
 def _as_matrix(given: ArrayLike) -> Array:
     """Return ``given`` as a finite (n, m) array of float32 or float64, itself where possible."""
-    if np.ma.is_masked(given):
-        raise ArgumentError("W must have no masked entries; fill them first, with W.filled(0) for example.")
-    try:
-        array = np.asarray(given)
-    except ValueError as error:
-        raise ArgumentError(f"W must be a 2-d array; got a sequence that is none: {error}") from error
-    array = array.astype(working_dtype("W", array.dtype), copy=False)
+    array = numbers("W", given)
+    array = in_precision("W", array, working_dtype("W", array.dtype))
     check_matrix_shape("W", array.shape)
     check_finite_matrix("W", array)
     return array if _blas_reads(array) else np.ascontiguousarray(array)

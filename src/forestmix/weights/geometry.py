@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from forestmix.errors import ArgumentError, unknown_name
+from forestmix.checks import one_of
+from forestmix.errors import ArgumentError
 
 PLACEMENTS = ("centred", "overlapping")
 
@@ -42,9 +43,7 @@ def place(pixels: int, window: int, placement: str) -> Axis:
 
     "centred" has one for each pixel, "overlapping" all that have a pixel in the image.
     """
-    if placement not in PLACEMENTS:
-        raise unknown_name("placement", placement, PLACEMENTS)
-    if placement == "overlapping":
+    if one_of("placement", placement, PLACEMENTS) == "overlapping":
         return Axis(pixels, window, pixels + window - 1, 1 - window)
     if window % 2 == 0:
         raise ArgumentError(

@@ -47,7 +47,7 @@ def windows(
 
 def _as_sides(size: Any) -> tuple[int, int]:
     """Return the height and width of the windows."""
-    if isinstance(size, tuple | list | np.ndarray) and np.ndim(size) > 0:
+    if isinstance(size, tuple | list) or (isinstance(size, np.ndarray) and size.ndim):
         height, width = positive_integers("size", size, (2,))
         return height, width
     side = positive_integer("size", size)

@@ -1,0 +1,82 @@
+"""Masked arrays and data frames as plain arrays, with NaN where an entry is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from forestmix.errors import ArgumentError
+
+#: Kinds of dtype that hold real numbers: booleans, integers with and without sign, floating point.
+REAL = "biuf"
+
+
+def plain_array(name: str, value: Any, *, missing: bool) -> npt.NDArray[Any]:
+    """Return what NumPy makes of ``value``, but masked arrays and data frames by what they mean.
+
+    A masked entry and an empty one of a frame become NaN where entries may be ``missing``, and are refused elsewhere.
+    """
+    if isinstance(value, list | tuple) and any(isinstance(part, np.ma.MaskedArray) for part in value):
+        value = np.ma.stack([np.ma.asanyarray(part) for part in value])
+    if isinstance(value, np.ma.MaskedArray):
+        return _unmasked(name, value, missing)
+    if hasattr(value, "to_numpy"):
+        return _from_frame(name, value)
+    return np.asarray(value)
+
+
+def _unmasked(name: str, value: np.ma.MaskedArray, missing: bool) -> npt.NDArray[Any]:
+    count = int(np.sum(np.ma.getmask(value)))
+    if count and not missing:
+        raise ArgumentError(
+            f"{name} must have no masked entries: only observations can be missing, weights and parameters cannot; "
+            f"got {count} masked."
+        )
+    array = np.ma.getdata(value)
+    if not count or array.dtype.kind not in REAL:
+        return array
+    floating = array.dtype if array.dtype.kind == "f" else np.dtype(np.float64)
+    return np.where(np.ma.getmaskarray(value), np.nan, array).astype(floating)
+
+
+def _from_frame(name: str, frame: Any) -> npt.NDArray[Any]:
+    """Return a data frame or a series of pandas, polars and the like, with columns of several types as float64."""
+    array = np.asarray(frame)
+    # polars turns dates among numbers into numbers.
+    apart = (column.to_numpy() for column in getattr(frame, "get_columns", tuple)())
+    if array.dtype.kind in REAL and all(column.dtype.kind in REAL for column in apart):
+        return array
+    if not hasattr(frame, "columns"):
+        return _column(name, getattr(frame, "name", None), frame)
+    columns = [_column(name, label, column) for label, column in _columns(frame)]
+    return np.column_stack(columns) if columns else array
+
+
+def _columns(frame: Any) -> Iterable[tuple[Any, Any]]:
+    """Return the columns with their labels: pandas has ``items``, polars series that know their names."""
+    if hasattr(frame, "items"):
+        return frame.items()
+    return ((column.name, column) for column in frame.get_columns())
+
+
+def _column(name: str, label: Any, column: Any) -> npt.NDArray[np.float64]:
+    if getattr(column.dtype, "kind", "O") in REAL:
+        # pandas: a column that knows missing entries apart from its numbers.
+        return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
+    values = column.to_numpy()
+    if values.dtype.kind in REAL:
+        return values.astype(np.float64)
+    wrong = [entry for entry in values if not isinstance(entry, Real | np.bool_) and not _is_missing(entry)]
+    if values.dtype.kind != "O" or wrong:
+        given = repr(wrong[0]) if wrong else f"dtype {column.dtype}"
+        raise ArgumentError(f"{name} must hold real numbers; column {label!r} holds {given}.")
+    return np.array([np.nan if _is_missing(entry) else float(entry) for entry in values])
+
+
+def _is_missing(entry: Any) -> bool:
+    """Whether an entry of a column of objects stands for a missing one; ``NAType`` is that of ``pandas.NA``."""
+    return entry is None or type(entry).__name__ == "NAType"

@@ -26,7 +26,7 @@ class Status(enum.Enum):
     CONVERGED = "Converged: the gradient is within tol, or within what rounding leaves of it, and the optimum is near."
     STALLED = (
         "Stopped at the limit of rounding: neither the objective nor the gradient improves any more in this precision, "
-        "and the optimum may be some way off in directions that the data say little of. Use float64 weights, a narrower "
+        "and the optimum may be some way off in directions the data say little of. Use float64 weights, a narrower "
         "prior, or scales of W, x and sd that differ less."
     )
     MAX_ITER = (

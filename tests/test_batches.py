@@ -5,6 +5,7 @@ import pytest
 
 import forestmix as fmx
 from forestmix.batches import parts_of_batch
+from forestmix.model import observations
 
 
 @pytest.fixture(params=[fmx.Gaussian(0.5), fmx.Bernoulli()], ids=lambda family: family.name)
@@ -42,7 +43,7 @@ def test_a_callback_sees_the_whole_batch(model):
 
 
 def test_parts_are_even_and_complete(model):
-    parts = parts_of_batch(model, 10, 4 * 8 * (12 * 12 + 60 * 5))
+    parts = parts_of_batch(model, observations(model, np.ones((10, 12))), 4 * 8 * (12 * 12 + 60 * 5))
     assert [len(part) for part in parts] == [4, 3, 3]
     assert np.array_equal(np.concatenate(parts), np.arange(10))
 

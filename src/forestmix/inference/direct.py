@@ -77,7 +77,7 @@ class FactorByRows:
 
 def needs_orthogonal(problem: Problem, point: Point, diagonal: Array) -> bool:
     """Return whether Cholesky's factor would lose too much or would not serve all, and QR is affordable."""
-    unit = float(np.finfo(problem.model.dtype).eps)
+    unit = float(np.finfo(np.float64).eps)  # in which factors are made, whatever the weights' precision
     lossy = bool(np.any(unit * diagonal > MOST_LOST_SQUARED * problem.prior_precision))
     return (lossy or not has_factor(point)) and cost(problem) <= AFFORDABLE
 

@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from forestmix.arrays import Array
-from forestmix.errors import ArgumentError
-from forestmix.inference.problem import ROUNDING_UNITS
+from forestmix.inference.problem import ROUNDING_UNITS, out_of_range
 from forestmix.interfaces import LayeredFactors, Stack
 from forestmix.latents import Factors, GaussianFactors
 from forestmix.model import DEF, Observations
@@ -109,11 +108,9 @@ class LatentProblem:
 
     def check_range(self, start: LatentPoint) -> None:
         """Raise where the bound is beyond the range of numbers."""
-        if np.isnan(start.objective).any():
-            raise ArgumentError(
-                f"W must be such that its bound can be computed in {self.model.dtype}; it overflows. Rescale W, x, b "
-                "or sd."
-            )
+        squares = self.model.layers[0].family.curvature_is_constant
+        if not (np.isfinite(start.objective) if squares else ~np.isnan(start.objective)).all():
+            raise out_of_range(self.model)
 
     def gradient_rounding(self, point: LatentPoint) -> Array:
         """Return what rounding leaves of ``gradient_norm``, (N,)."""

@@ -205,11 +205,7 @@ class Problem:
     def check_range(self, start: Point) -> None:
         """Raise where what the rows say of the latents is beyond the range of numbers: no step could be made."""
         if not np.isfinite(start.site.information).all():
-            raise ArgumentError(
-                "W must be such that the precision which the rows give each latent, the sum of w^2 times their "
-                f"curvature (1 / sd^2 for Gaussian rows), is finite in {self.model.dtype}; it overflows. Rescale W, x, "
-                "b, sd or init."
-            )
+            raise out_of_range(self.model)
 
     def gradient_rounding(self, point: Point) -> Array:
         """Return what rounding leaves of ``gradient_norm`` at a point, (N,).
@@ -241,6 +237,14 @@ class Problem:
     def precision(self, point: Point) -> Array:
         """Return the precision that q would have at its optimum, given the rows' curvature at ``point``."""
         return self.prior_precision + point.site.information
+
+
+def out_of_range(model: DEF) -> ArgumentError:
+    """Return the error for weights whose squares, or squares over those of sd, are beyond the range of numbers."""
+    return ArgumentError(
+        "W must be such that the sums of its squares, times the rows' curvature (1 / sd^2 for Gaussian rows), are "
+        f"finite in {model.dtype}; they overflow. Rescale W, x, b or sd, or use float64."
+    )
 
 
 def _rms(gradient: Array, precision: Array) -> Array:

@@ -31,8 +31,13 @@ def default_start(problem: Any) -> Any:
     if problem.curvature_is_constant:
         return start
     mean = start.mean if problem.site.layer.family.curvature_is_bounded else _within_reach(problem, start)
+    return narrowed(problem, GaussianFactors(mean, start.sd))
+
+
+def narrowed(problem: Any, start: GaussianFactors) -> GaussianFactors:
+    """Return the start with standard deviations that leave every row with a spread of at most 1."""
     widest = np.max(problem.site.layer.weights.project(None, start.sd, absolute=True).absolute)
-    return GaussianFactors(mean, start.sd / max(widest, 1))
+    return GaussianFactors(start.mean, start.sd / max(widest, 1))
 
 
 def _within_reach(problem: Any, start: GaussianFactors) -> Array:

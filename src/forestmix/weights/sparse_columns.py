@@ -133,6 +133,10 @@ class SparseColumnWeights(Weights):
         ])  # fmt: skip
         return found
 
+    def toarray(self) -> Array:
+        """Return W as a new dense array."""
+        return self.columns().toarray()
+
     def _columns(self, indices: Array | None) -> scipy.sparse.csc_array:
         return self.transposed.rows(indices).T
 

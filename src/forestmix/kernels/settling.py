@@ -11,7 +11,7 @@ from numba import njit
 
 from forestmix.arrays import Array
 from forestmix.kernels.elementary import FUSED, exponential, exponential_minus_one, logarithm
-from forestmix.kernels.lines import FAST
+from forestmix.kernels.terms import FAST
 from forestmix.kernels.rows import BERNOULLI, GAUSSIAN, MISSING, POISSON, gaussian_terms, of_row, row_terms
 from forestmix.kernels.scratch import ERROR, KAPPA, MEAN, SPREAD, VALUE, WIDTH, filled_up, line, new_scratch
 from forestmix.kernels.softplus import fill_expectations

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-
-import numpy as np
 
 from forestmix.arrays import Array
 from forestmix.kernels.lines import Line, add_product, repeated
@@ -30,17 +29,17 @@ def _gathered(columns: Array, values: Array, first: int, last: int, side_by_side
     return [w, *(side_by_side[start + k] for k in range(width))]
 
 
-def _gather_two(columns: Array, values: Array, first: int, last: int, pairs: Array) -> tuple[float, ...]:
+def _gather_two(columns: Array, values: Array, first: int, last: int, pairs: Array) -> tuple[Array, ...]:
     w, mean, sd = _gathered(columns, values, first, last, pairs, 2)
     return w @ mean, abs(w) @ sd
 
 
-def _gather_three(columns: Array, values: Array, first: int, last: int, pairs: Array) -> tuple[float, ...]:
+def _gather_three(columns: Array, values: Array, first: int, last: int, pairs: Array) -> tuple[Array, ...]:
     w, mean, sd = _gathered(columns, values, first, last, pairs, 2)
     return w @ mean, abs(w) @ sd, (w * w) @ (sd * sd)
 
 
-def _gather_terms(columns: Array, values: Array, first: int, last: int, terms: Array) -> tuple[float, ...]:
+def _gather_terms(columns: Array, values: Array, first: int, last: int, terms: Array) -> tuple[Array, ...]:
     w, *t = _gathered(columns, values, first, last, terms, 4)
     return w @ t[0], abs(w) @ t[1], (w * w) @ t[2]
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-
-import numpy as np
 
 from forestmix.arrays import Array
 from forestmix.kernels.lines import Line, add_product, repeated

@@ -170,6 +170,14 @@ def test_archives_made_to_do_harm(source, cache, tmp_path):
     assert not harm.exists()
 
 
+def test_experiments_on_damaged_data_say_how_to_mend_it(cache, tmp_path):
+    cache.mkdir()
+    (cache / "mnist.npz").write_bytes(archive(npy("{1: 2, 'a': 3}")))
+    result = CliRunner().invoke(app, ["reproduce", "fig2a", "--full", "--out", str(tmp_path / "out")])
+    assert result.exit_code == 2
+    assert result.output.splitlines()[-1].endswith("Run: forestmix data fetch mnist")
+
+
 def test_what_is_not_a_file_is_damaged(cache, monkeypatch):
     (cache / "mnist.npz").mkdir(parents=True)
     assert verify("mnist").state is State.CORRUPT

@@ -8,8 +8,6 @@ import sys
 
 import numpy as np
 import pytest
-from matplotlib import pyplot
-from readme import first_block
 from scipy import sparse
 
 import forestmix as fmx
@@ -23,14 +21,6 @@ def test_public_names_exist():
     for name in fmx.__all__:
         assert getattr(fmx, name) is not None
     assert fmx.__version__
-
-
-def test_the_first_block_of_the_readme_runs(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MPLBACKEND", "Agg")
-    exec(first_block(), {})
-    assert (tmp_path / "trace.png").stat().st_size > 0
-    pyplot.close("all")
 
 
 @pytest.mark.parametrize("words", [["--help"], ["reproduce", "--help"], ["data", "list"]], ids=" ".join)

@@ -1,4 +1,4 @@
-"""Run the quick tests with the lowest versions that pyproject.toml allows, on the lowest Python that it allows.
+"""Run the quick tests and the README's first block with the lowest versions, and Python, that pyproject.toml allows.
 
 The environment is ``.venv-lowest``; it is made again when the versions change. Without that Python nothing is run.
 """
@@ -10,10 +10,11 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import tomllib
-from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+from readme import ROOT, first_block
+
 ENVIRONMENT = ROOT / ".venv-lowest"
 #: Beside the package's own requirements: what ForestMixtureModel uses where it is installed.
 EXTRA = "forest"
@@ -64,8 +65,11 @@ def main() -> int:
     make_environment(python, lowest_versions(project))
     # Numba keeps one version's kernels for each file: those of this environment must not take the place of others.
     environment = os.environ | {"NUMBA_CACHE_DIR": str(ENVIRONMENT / "kernels")}
-    command = [ENVIRONMENT / "bin" / "python", "-m", "pytest", "-p", "no:cacheprovider", *QUIET, "tests/test_quick.py"]
-    return subprocess.run(command, cwd=ROOT, env=environment).returncode
+    own = ENVIRONMENT / "bin" / "python"
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([own, "-c", first_block()], check=True, cwd=folder, env=environment, stdout=subprocess.DEVNULL)
+    tests = [own, "-m", "pytest", "-p", "no:cacheprovider", *QUIET, "tests/test_quick.py"]
+    return subprocess.run(tests, cwd=ROOT, env=environment).returncode
 
 
 if __name__ == "__main__":

@@ -6,19 +6,30 @@ import sys
 
 import pytest
 
-SMALL = ["reproduce", "fig2a", "--images", "1", "--repeats", "1", "--iterations", "2", "--no-beyond"]
-COMMANDS = [["--help"], ["--version"], ["data", "list"], ["data", "verify", "mnist"], ["demo", "--help"], SMALL]
+COMMANDS = [
+    ["--help"], ["--version"], ["data", "list"], ["data", "verify", "mnist"], ["demo", "--help"], ["demo"],
+    ["reproduce", "fig2a"],
+]  # fmt: skip
 MAIN = "from forestmix.cli import main; main()"
+#: The same with experiments that find nothing at once.
+EMPTY = f"""
+from forestmix import experiments, report
+from forestmix.experiments.run import Outcome
+experiments.run_experiments = lambda settings, meter: Outcome(settings, (), (), (), {{}})
+experiments.write_outcome = report.write_report = lambda folder, outcome: folder
+{MAIN}
+"""
 
 
 @pytest.fixture(params=COMMANDS, ids=lambda words: " ".join(words[:2]))
 def ran(request, tmp_path):
     """Return a function that runs a command with given standard streams."""
-    words = [*request.param, *(["--out", str(tmp_path)] if request.param is SMALL else [])]
+    words, works = request.param, request.param in (["demo"], ["reproduce", "fig2a"])
+    command = [sys.executable, "-c", EMPTY if works else MAIN, *words, *(["--out", tmp_path] if works else [])]
+    environment = os.environ | {"FORESTMIX_DATA": str(tmp_path / "cache")}
 
     def run(**streams):
-        environment = os.environ | {"FORESTMIX_DATA": str(tmp_path / "cache")}
-        return subprocess.run([sys.executable, "-c", MAIN, *words], env=environment, text=True, **streams)
+        return subprocess.run(command, env=environment, text=True, **streams)
 
     return run
 

@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Of the benchmarks: small, default or large.
 SIZE ?= default
 
-.PHONY: demo test lint bench docs clean
+.PHONY: demo test test-lowest test-wheel lint bench docs clean
 
 # An environment per set of extras would be slower to make than one with a stamp for each.
 $(BIN)/python:
@@ -24,6 +24,15 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.installed-test lint
 	$(BIN)/python -m pytest -n auto
+	$(MAKE) --jobs 2 test-lowest test-wheel
+
+# The quick tests with the lowest versions that pyproject.toml allows, in an environment of their own.
+test-lowest:
+	$(PYTHON) tools/check_lowest.py
+
+# The first block of the README with the wheel alone, in an environment that is made for it and removed.
+test-wheel:
+	$(PYTHON) tools/check_wheel.py
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
@@ -37,4 +46,4 @@ docs: $(VENV)/.installed-docs
 	$(BIN)/python -m sphinx -W -b html docs docs/_build/html
 
 clean:
-	rm -rf $(VENV) demo-output docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-lowest demo-output docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

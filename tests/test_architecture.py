@@ -116,5 +116,6 @@ def test_public_names_exist():
     assert sorted(forestmix._HOME_OF) == sorted(forestmix.__all__)
     for name in forestmix.__all__:
         assert getattr(forestmix, name) is not None
+    assert dir(forestmix) == sorted([*forestmix.__all__, "__version__"])
     with pytest.raises(AttributeError, match="nothing"):
         forestmix.nothing  # noqa: B018

@@ -5,16 +5,9 @@ import pytest
 from numba import njit
 
 from forestmix.kernels.gathers import gather_terms, gather_three, gather_two, scatter_three, scatter_two
-from forestmix.kernels.lines import (
-    absolute_product,
-    absolute_value,
-    adder,
-    dotter,
-    itself,
-    square,
-    squared_product,
-)
+from forestmix.kernels.lines import adder, dotter
 from forestmix.kernels.nodes import LANES, march
+from forestmix.kernels.terms import absolute_product, absolute_value, itself, square, squared_product
 
 TERMS = [(itself, lambda w, v: w * v), (absolute_value, lambda w, v: abs(w) * v), (square, lambda w, v: w**2 * v)]
 PRODUCTS = [TERMS[0], (absolute_product, lambda w, v: abs(w * v)), (squared_product, lambda w, v: (w * v) ** 2)]

@@ -119,10 +119,11 @@ def test_links_in_a_tarball_are_not_followed(tiny_mnist, tmp_path):
 
 
 def test_members_far_too_large_are_refused(tiny_mnist, tmp_path, write_directory, write_tarball, monkeypatch):
-    monkeypatch.setattr(sources, "LARGEST_MEMBER", 10)
+    monkeypatch.setattr(sources, "LARGEST_MEMBER", 600)
     dataset = registry.find_dataset("mnist")
-    directory = write_directory(tmp_path / "files", tiny_mnist.files("raw"))
-    tarball = write_tarball(tmp_path / "files.tgz", tiny_mnist.files("raw"))
+    files = {name: data + bytes(1000) for name, data in tiny_mnist.files("raw").items()}
+    directory = write_directory(tmp_path / "files", files)
+    tarball = write_tarball(tmp_path / "files.tgz", files)
     for source in (directory, tarball):
-        with pytest.raises(ForestmixError, match="bytes; expected at most 10"):
+        with pytest.raises(ForestmixError, match="bytes; expected at most 600"):
             sources.read_source(dataset, source)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +10,7 @@ import typer
 
 import forestmix as fmx
 from forestmix.cli.data import data_app
-from forestmix.cli.group import ErrorReportingGroup
+from forestmix.cli.group import ErrorReportingGroup, exit_code
 
 if TYPE_CHECKING:
     from forestmix.experiments import Settings
@@ -47,7 +48,8 @@ def forestmix(
 
     Start with [bold]forestmix demo[/bold]. It needs no network.
 
-    Exit codes: 0 all is well; 1 a claim of the paper or a check of data failed; 2 wrong usage, or an error.
+    Exit codes: 0 all is well; 1 a claim of the paper or a check of data failed; 2 wrong usage, or an error, such as a
+    full disk; 130 interrupted; 141 nobody reads the output any more.
     """
 
 
@@ -113,4 +115,4 @@ def _run(settings: Settings, out: Path) -> None:
 
 def main() -> None:
     """Run the command line."""
-    app(prog_name="forestmix")
+    sys.exit(exit_code(lambda: app(prog_name="forestmix")))

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, TextIO
 
 import typer
 from typer.core import TyperGroup
 
 import forestmix as fmx
 
+#: Beside 0 and 1, which says that a claim or a check failed. The last two are what shells use.
+ERROR, INTERRUPTED, CLOSED_PIPE = 2, 130, 141
+
 
 class ErrorReportingGroup(TyperGroup):
-    """Commands whose expected errors are one line without a traceback, and exit code 2."""
+    """Commands whose expected errors are one line without a traceback, and the exit code ``ERROR``."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
@@ -19,8 +25,42 @@ class ErrorReportingGroup(TyperGroup):
             return super().invoke(ctx)
         except fmx.ForestmixError as error:
             typer.echo(f"Error: {' '.join(str(error).split())}", err=True)
-            raise typer.Exit(2) from error
+            raise typer.Exit(ERROR) from error
         except KeyboardInterrupt as error:
-            # 1 would say that a claim failed; this is what shells use.
             typer.echo("Interrupted.", err=True)
-            raise typer.Exit(130) from error
+            raise typer.Exit(INTERRUPTED) from error
+
+
+def exit_code(run: Callable[[], object]) -> int:
+    """Run the command line and return the exit code, also where what it shows cannot be written."""
+    outcome = _outcome(run)
+    outcome = _flushed(sys.__stdout__) or outcome
+    if isinstance(outcome, OSError):
+        _outcome(lambda: typer.echo(f"Error: {outcome}", err=True))
+        outcome = ERROR
+    _flushed(sys.__stderr__)
+    return outcome
+
+
+def _outcome(call: Callable[[], object]) -> int | OSError:
+    """Return how a call ends: an exit code, or the error of the system."""
+    try:
+        call()
+    except SystemExit as end:
+        # 1 is how click and rich end when nobody reads on.
+        return CLOSED_PIPE if isinstance(end.__context__, BrokenPipeError) else int(end.code or 0)
+    except BrokenPipeError:
+        return CLOSED_PIPE
+    except OSError as error:
+        return error
+    return 0
+
+
+def _flushed(stream: TextIO | None) -> int | OSError:
+    """Write what is left, and drop what cannot be written: Python would try again at its end, with a traceback."""
+    if stream is None:  # closed before the start
+        return 0
+    outcome = _outcome(stream.flush)
+    if outcome:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    return outcome

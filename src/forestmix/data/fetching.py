@@ -59,7 +59,7 @@ def verify(name: str) -> DatasetStatus:
     """Read the copy of a data set in the cache, and compare its arrays with the known checksum."""
     dataset = find_dataset(name)
     path = cache_path(name)
-    if not path.exists():
+    if not os.path.exists(path):  # which is no error in a folder that may not be read
         return DatasetStatus(dataset, State.ABSENT, path)
     try:
         right = checksum(read_arrays(path, ARRAY_NAMES)) == dataset.checksum
@@ -92,7 +92,7 @@ def fetch(
         arrays = _download(dataset, directory, progress, bar)
     else:
         progress(f"reading {name} from {source}")
-        arrays = read_source(dataset, Path(source).expanduser())
+        arrays = read_source(dataset, Path(os.path.expanduser(source)))
     found = checksum(arrays)
     if found != dataset.checksum:
         raise ForestmixError(

@@ -7,6 +7,7 @@ import io
 import json
 import math
 import zlib
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +19,33 @@ Bytes = npt.NDArray[np.uint8]
 # The largest file of either data set, unpacked, is 47 MB: one far above that is damaged, or meant to exhaust
 # memory.
 LARGEST_MEMBER = 64 * 1024 * 1024
+# Images of a PNG at most: a batch has 10,000. Labels take 150 kB as JSON, and as Python's objects a hundred times that.
+LARGEST_BATCH = 10_000
+LARGEST_JSON = 1024 * 1024
 
 IDX_UNSIGNED_BYTE = 8
 CIFAR_SIDE = 32
 CIFAR_PIXELS = CIFAR_SIDE * CIFAR_SIDE
 CLASSES = 10
+# A PNG begins so, and goes on with width and height; then 8 bits for each of three colours.
+PNG_START, PNG_COLOURS = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", b"\x08\x02"
+
+
+class BoundedReads:
+    """A file that is never read by more than ``largest`` bytes at once, whatever the lengths in it say."""
+
+    def __init__(self, file: Any, largest: int) -> None:
+        self.file, self.largest = file, largest
+
+    def read(self, size: int = -1) -> bytes:
+        """Read so many bytes, or all that are left, if they are not too many."""
+        content: bytes = self.file.read(self.largest + 1 if size < 0 else min(size, self.largest + 1))
+        if len(content) > self.largest:
+            raise OSError(f"a part of it has more than {self.largest} bytes")
+        return content
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.file, name)
 
 
 def damaged(name: str, found: str, right: str) -> ForestmixError:
@@ -52,7 +75,7 @@ def parse_idx(data: bytes, name: str, dimensions: int) -> Bytes:
     if data[:4] != magic or len(data) < header:
         raise damaged(name, f"it begins with {data[:4].hex() or 'nothing'}", f"an IDX header, {magic.hex()}")
     shape = tuple(int(length) for length in np.frombuffer(data, ">u4", dimensions, offset=4))
-    if len(data) != header + math.prod(shape):
+    if 0 in shape or len(data) != header + math.prod(shape):
         raise damaged(name, f"it has {len(data)} bytes", f"{header + math.prod(shape)} for the shape {shape}")
     return np.frombuffer(data, np.uint8, offset=header).reshape(shape)
 
@@ -71,12 +94,19 @@ def parse_cifar_png(data: bytes, name: str) -> Bytes:
     """Return the images of a PNG that has one image in each row of pixels."""
     import matplotlib.image  # here because it is slow to import and only this one format needs it
 
+    # Before it is unpacked, into as much memory as it asks for.
+    if not data.startswith(PNG_START) or data[24:26] != PNG_COLOURS:
+        raise damaged(name, f"it begins with {data[:26].hex() or 'nothing'}", "a PNG image in colours of 8 bits")
+    width, height = int.from_bytes(data[16:20]), int.from_bytes(data[20:24])
+    if width != CIFAR_PIXELS or height > LARGEST_BATCH:
+        shape = f"(images, {CIFAR_PIXELS}, 3) with at most {LARGEST_BATCH} images"
+        raise damaged(name, f"its shape is {(height, width, 3)}", shape)
     try:
         pixels = matplotlib.image.imread(io.BytesIO(data), format="png")
-    except (OSError, ValueError, SyntaxError) as error:
+    except Exception as error:  # Pillow fails in many ways
         raise damaged(name, str(error), "a PNG image") from error
-    if pixels.ndim != 3 or pixels.shape[1:] != (CIFAR_PIXELS, 3):
-        raise damaged(name, f"its shape is {pixels.shape}", f"(images, {CIFAR_PIXELS}, 3)")
+    if pixels.shape != (height, width, 3):
+        raise damaged(name, f"its shape is {pixels.shape}", f"{(height, width, 3)} as its header says")
     # imread divides by 255; multiplying and rounding gives back every one of the 256 values exactly.
     values: Bytes = np.rint(pixels * 255).astype(np.uint8)
     return values.reshape(-1, CIFAR_SIDE, CIFAR_SIDE, 3)
@@ -84,9 +114,11 @@ def parse_cifar_png(data: bytes, name: str) -> Bytes:
 
 def parse_json_labels(data: bytes, name: str) -> Bytes:
     """Return the labels in a JSON list of integers from 0 to 9."""
+    if len(data) > LARGEST_JSON:
+        raise damaged(name, f"it has {len(data)} bytes", f"at most {LARGEST_JSON}")
     try:
         values = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise damaged(name, str(error), "a JSON list") from error
     if not isinstance(values, list) or not all(type(value) is int and 0 <= value < CLASSES for value in values):
         raise damaged(name, "it is something else", f"a JSON list of integers from 0 to {CLASSES - 1}")

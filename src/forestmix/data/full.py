@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 
 from forestmix.data.cache import cache_path, read_arrays
@@ -22,11 +24,13 @@ def load_cifar10(split: str = "train") -> Images:
 def _load(name: str, split: str) -> Images:
     check_split(split)
     path = cache_path(name)
-    if not path.exists():
+    if not os.path.exists(path):
         raise ForestmixError(f"{name} has not been fetched: {path} does not exist. Run: forestmix data fetch {name}")
     try:
         arrays = read_arrays(path, (f"{split}_images", f"{split}_labels"))
     except ForestmixError as error:
         raise ForestmixError(f"{error}. Run: forestmix data fetch {name}") from error
-    labels = arrays[f"{split}_labels"]
-    return Images(arrays[f"{split}_images"], labels, np.arange(len(labels), dtype=np.int64))
+    images, labels = arrays[f"{split}_images"], arrays[f"{split}_labels"]
+    if images.ndim < 3 or labels.shape != images.shape[:1]:
+        raise ForestmixError(f"{path} is damaged: its arrays do not fit together. Run: forestmix data fetch {name}")
+    return Images(images, labels, np.arange(len(labels), dtype=np.int64))

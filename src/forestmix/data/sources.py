@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import gzip
 import tarfile
-import zlib
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
-from forestmix.data.formats import LARGEST_MEMBER, damaged
+from forestmix.data.formats import LARGEST_MEMBER, BoundedReads, damaged
 from forestmix.data.layouts import FOLDERS, Arrays
 from forestmix.data.registry import Dataset
 from forestmix.errors import ArgumentError, ForestmixError
+
+# Of a tarball, unpacked. Those of either data set have less than half of the bytes, and some dozen members.
+LARGEST_TARBALL, MOST_MEMBERS = 512 * 1024 * 1024, 1000
 
 
 def read_source(dataset: Dataset, source: Path) -> Arrays:
@@ -63,23 +67,32 @@ def _read_file(path: Path) -> bytes:
 
 def _read_tarball(tarball: Path, wanted: Collection[str]) -> dict[str, bytes]:
     """Read in one pass, into memory: nothing is extracted, so no member's name can reach the file system."""
+    try:
+        with gzip.open(tarball) as unpacked:
+            bounded: Any = BoundedReads(unpacked, LARGEST_MEMBER)
+            with tarfile.open(fileobj=bounded, mode="r:") as archive:
+                return _read_archive(archive, wanted)
+    except ForestmixError:
+        raise
+    except Exception as error:  # tarfile believes what it reads, and fails in a dozen ways
+        raise damaged(str(tarball), str(error), "a complete compressed tarball (.tgz or .tar.gz)") from error
+
+
+def _read_archive(archive: tarfile.TarFile, wanted: Collection[str]) -> dict[str, bytes]:
     places = {f"{folder}{name}": name for folder in FOLDERS for name in wanted}
     members: dict[str, bytes] = {}
-    try:
-        with tarfile.open(tarball, "r:gz") as archive:
-            for member in archive:
-                name = places.get(member.name.removeprefix("./"))
-                if name is None or not member.isfile():
-                    continue
-                _check_size(name, member.size)
-                content = archive.extractfile(member)
-                if content is not None:
-                    members[name] = content.read()
-    except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
-        raise damaged(str(tarball), str(error), "a complete compressed tarball (.tgz or .tar.gz)") from error
+    for number, member in enumerate(archive):
+        _check_size(member.name, member.size)
+        if number >= MOST_MEMBERS or member.offset_data + member.size > LARGEST_TARBALL:
+            found = f"{member.offset_data + member.size} bytes and {number + 1} members up to its end"
+            raise damaged(member.name, found, f"at most {LARGEST_TARBALL} and {MOST_MEMBERS} in the whole tarball")
+        name = places.get(member.name.removeprefix("./"))
+        content = archive.extractfile(member) if name is not None and member.isfile() else None
+        if name is not None and content is not None:
+            members[name] = content.read()
     return members
 
 
 def _check_size(name: str, size: int) -> None:
-    if size > LARGEST_MEMBER:
+    if not 0 <= size <= LARGEST_MEMBER:
         raise damaged(name, f"it has {size} bytes", f"at most {LARGEST_MEMBER}")

@@ -22,10 +22,11 @@ from numba import njit
 
 from forestmix.arrays import Array
 from forestmix.kernels.dense import add_rows, project_rows
-from forestmix.kernels.lines import FAST, ROWS
+from forestmix.kernels.lines import ROWS
 from forestmix.kernels.rows import GAUSSIAN, gaussian_terms, of_row, rows_of
 from forestmix.kernels.scratch import new_scratch
 from forestmix.kernels.settling import NO_SPREAD, settle_sums
+from forestmix.kernels.terms import FAST
 from forestmix.kernels.tiles import adjoint_mean, adjoint_spreads, ahead_of, following, forward_both, forward_mean, tile
 from forestmix.kernels.vectors import AT_ONCE, total_of
 

@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 
 from forestmix.arrays import Array
-from forestmix.kernels.lines import FAST
+from forestmix.kernels.terms import FAST
 
 #: How many columns of an array in row order are gathered at a time: two cache lines of each row in float64.
 PANEL = 16

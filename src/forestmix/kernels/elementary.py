@@ -8,12 +8,14 @@ afterwards.
 from __future__ import annotations
 
 import math
+from functools import reduce
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import njit, types
 
-from forestmix.kernels.lines import Value, for_kernels
+from forestmix.kernels.terms import Value, for_kernels
 
 #: A product and a sum may be rounded once; the order of sums stays, on which ``_ROUNDER`` depends.
 FUSED = {"contract"}
@@ -44,7 +46,7 @@ _MILLS = (
 _ROOT_HALF_BITS, _MANTISSA = 0x3FE6A09E667F3BCD, 52
 
 
-@for_kernels
+@for_kernels(lambda number: np.float64(number).view(np.int64))
 def bits_of(context, number):  # type: ignore[no-untyped-def]
     """Return the bits of a number as an integer."""
 
@@ -54,7 +56,7 @@ def bits_of(context, number):  # type: ignore[no-untyped-def]
     return types.int64(types.float64), build
 
 
-@for_kernels
+@for_kernels(lambda bits: np.int64(bits).view(np.float64))
 def number_of(context, bits):  # type: ignore[no-untyped-def]
     """Return the number with these bits."""
 
@@ -64,7 +66,7 @@ def number_of(context, bits):  # type: ignore[no-untyped-def]
     return types.float64(types.int64), build
 
 
-@for_kernels
+@for_kernels(lambda coefficients, x: reduce(lambda total, one: total * x + one, reversed(coefficients)))
 def polynomial(context, coefficients, x):  # type: ignore[no-untyped-def]
     """Return ``sum_k coefficients[k] x^k`` by Horner's rule, written out."""
 

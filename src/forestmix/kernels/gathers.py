@@ -9,18 +9,57 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
-from forestmix.kernels.lines import FLAGS, Line, Value, add_product, for_kernels, repeated
+from forestmix.arrays import Array
+from forestmix.kernels.lines import Line, add_product, repeated
+from forestmix.kernels.terms import FLAGS, Value, for_kernels
 
 #: Sums that are taken side by side, since each addition waits for the one before.
 APART = 4
 _LANE = ir.IntType(32)
 
 
-@for_kernels
+def _gathered(columns: Array, values: Array, first: int, last: int, side_by_side: Array, width: int) -> list[Array]:
+    """Return ``w``, and of its latent each of the numbers that lie side by side."""
+    w, start = values[first:last], width * columns[first:last].astype(np.intp)
+    return [w, *(side_by_side[start + k] for k in range(width))]
+
+
+def _gather_two(columns: Array, values: Array, first: int, last: int, pairs: Array) -> tuple[Array, ...]:
+    w, mean, sd = _gathered(columns, values, first, last, pairs, 2)
+    return w @ mean, abs(w) @ sd
+
+
+def _gather_three(columns: Array, values: Array, first: int, last: int, pairs: Array) -> tuple[Array, ...]:
+    w, mean, sd = _gathered(columns, values, first, last, pairs, 2)
+    return w @ mean, abs(w) @ sd, (w * w) @ (sd * sd)
+
+
+def _gather_terms(columns: Array, values: Array, first: int, last: int, terms: Array) -> tuple[Array, ...]:
+    w, *t = _gathered(columns, values, first, last, terms, 4)
+    return w @ t[0], abs(w) @ t[1], (w * w) @ t[2]
+
+
+def _scatter_two(columns: Array, values: Array, first: int, last: int, e: float, s: float, sums: Array) -> None:
+    w, place = values[first:last], 2 * columns[first:last].astype(np.intp)
+    np.add.at(sums, place, w * e)
+    np.add.at(sums, place + 1, abs(w) * s)
+
+
+def _scatter_three(
+    columns: Array, values: Array, first: int, last: int, e: float, s: float, k: float, sums: Array
+) -> None:
+    w, place = values[first:last], 4 * columns[first:last].astype(np.intp)
+    np.add.at(sums, place, w * e)
+    np.add.at(sums, place + 1, abs(w) * s)
+    np.add.at(sums, place + 2, w * w * k)
+
+
+@for_kernels(_gather_two)
 def gather_two(context, columns, values, first, last, pairs):  # type: ignore[no-untyped-def]
     """Return ``w . mean`` and ``|w| . sd`` of entries ``first`` to ``last``; ``pairs`` has mean and sd in turns."""
     result = types.UniTuple(values.dtype, 2)
@@ -41,7 +80,7 @@ def gather_two(context, columns, values, first, last, pairs):  # type: ignore[no
     return result(columns, values, types.intp, types.intp, pairs), build
 
 
-@for_kernels
+@for_kernels(_gather_three)
 def gather_three(context, columns, values, first, last, pairs):  # type: ignore[no-untyped-def]
     """Return ``w . mean``, ``|w| . sd`` and ``w^2 . sd^2``."""
     result = types.UniTuple(values.dtype, 3)
@@ -66,7 +105,7 @@ def gather_three(context, columns, values, first, last, pairs):  # type: ignore[
     return result(columns, values, types.intp, types.intp, pairs), build
 
 
-@for_kernels
+@for_kernels(_gather_terms)
 def gather_terms(context, columns, values, first, last, terms):  # type: ignore[no-untyped-def]
     """Return ``w . t_0``, ``|w| . t_1`` and ``w^2 . t_2``; ``terms`` has four numbers for a row, the last not used."""
     result = types.UniTuple(values.dtype, 3)
@@ -90,7 +129,7 @@ def gather_terms(context, columns, values, first, last, terms):  # type: ignore[
     return result(columns, values, types.intp, types.intp, terms), build
 
 
-@for_kernels
+@for_kernels(_scatter_two)
 def scatter_two(context, columns, values, first, last, e, s, sums):  # type: ignore[no-untyped-def]
     """Add ``w e`` and ``|w| s`` to the two sums of each latent, which lie side by side."""
 
@@ -111,7 +150,7 @@ def scatter_two(context, columns, values, first, last, e, s, sums):  # type: ign
     return types.void(columns, values, types.intp, types.intp, number, number, sums), build
 
 
-@for_kernels
+@for_kernels(_scatter_three)
 def scatter_three(context, columns, values, first, last, e, s, k, sums):  # type: ignore[no-untyped-def]
     """Add ``w e``, ``|w| s`` and ``w^2 k`` to three of the four sums of each latent; the fourth stays as it is."""
 

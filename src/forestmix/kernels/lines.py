@@ -21,7 +21,9 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils, registry
-from numba.extending import intrinsic
+
+from forestmix.arrays import Array
+from forestmix.kernels.terms import FLAGS, Term, Value, declared, for_kernels
 
 
 def _wide() -> bool:
@@ -41,39 +43,6 @@ FIRST_LEVEL, SECOND_LEVEL = 3, 2
 #: Bytes by which the second request for a line comes after the first, and from a line that is worked on to one that is
 #: asked for the last time.
 AGAIN, SOON = 2048, 640
-#: What the compiler may assume about sums; not all of ``fastmath``, which would assume that nothing overflows.
-FAST = {"reassoc", "contract", "nsz", "arcp"}
-FLAGS = sorted(FAST)
-
-for_kernels: Any = intrinsic  # whose type does not say that callers leave out the context
-
-Value = Any  # of llvmlite, which has no types
-Term = Callable[[Value, Value, Value], list[Value]]
-
-
-def itself(builder: Value, w: Value, v: Value) -> list[Value]:
-    """Build the factors of ``w v``."""
-    return [w, v]
-
-
-def absolute_value(builder: Value, w: Value, v: Value) -> list[Value]:
-    """Build the factors of ``|w| v``."""
-    return [_absolute(builder, w), v]
-
-
-def square(builder: Value, w: Value, v: Value) -> list[Value]:
-    """Build the factors of ``w^2 v``."""
-    return [builder.fmul(w, w, flags=FLAGS), v]
-
-
-def absolute_product(builder: Value, w: Value, v: Value) -> list[Value]:
-    """Build ``|w v|``. Beside ``squared_product`` it costs no multiplication."""
-    return [_absolute(builder, builder.fmul(w, v, flags=FLAGS))]
-
-
-def squared_product(builder: Value, w: Value, v: Value) -> list[Value]:
-    """Build the factors of ``(w v)^2``."""
-    return [builder.fmul(w, v, flags=FLAGS)] * 2
 
 
 def adder(*terms: Term) -> Any:
@@ -89,7 +58,12 @@ def adder(*terms: Term) -> Any:
     """
     vector = LINE if len(terms) == 1 else VECTOR
 
-    @intrinsic
+    def in_python(rows: Sequence[Array], ahead: object, factors: Sequence[Array], sums: Sequence[Array]) -> None:
+        for term, numbers, total in zip(terms, factors, sums, strict=True):
+            for row, number in zip(rows, numbers, strict=False):
+                total[: row.size] += term.value(row, number)
+
+    @for_kernels(in_python)
     def add(context, rows, ahead, factors, sums):  # type: ignore[no-untyped-def]
         def build(context: Any, builder: Value, signature: Any, given: list[Value]) -> Value:
             rows, ahead, factors, sums = (
@@ -120,7 +94,12 @@ def dotter(*terms: Term) -> Any:
     """
     vector = LINE if len(terms) == 1 else VECTOR
 
-    @intrinsic
+    def in_python(rows: Sequence[Array], ahead: object, vectors: Sequence[Array], products: Sequence[Array]) -> None:
+        for term, one, product in zip(terms, vectors, products, strict=True):
+            for k, row in enumerate(rows):
+                product[k] = term.value(row[: one.size], one).sum()
+
+    @for_kernels(in_python)
     def dot(context, rows, ahead, vectors, products):  # type: ignore[no-untyped-def]
         def build(context: Any, builder: Value, signature: Any, given: list[Value]) -> Value:
             rows, ahead, vectors, products = (
@@ -145,7 +124,7 @@ def _add(
     for term, numbers, one in zip(terms, factors, sums, strict=True):
         total = one.read(j, width)
         for w, number in zip(read, numbers, strict=True):
-            total = _plus(builder, total, term(builder, w, repeated(builder, number, width)))
+            total = _plus(builder, total, term.build(builder, w, repeated(builder, number, width)))
         one.write(j, total)
 
 
@@ -163,7 +142,7 @@ class Products:
         for k, row in enumerate(self.rows):
             w = row.read(j, width)
             for sums, term, v in zip(self.sums[width], self.terms, multiplied, strict=True):
-                total = _plus(self.builder, self.builder.load(sums[k]), term(self.builder, w, v))
+                total = _plus(self.builder, self.builder.load(sums[k]), term.build(self.builder, w, v))
                 self.builder.store(total, sums[k])
 
     def write(self, products: list[Line]) -> None:
@@ -216,7 +195,7 @@ class Line:
         return cgutils.alloca_once_value(self.builder, ir.Constant(vector, None))
 
 
-@for_kernels
+@for_kernels(lambda array, j: None)
 def ask(context, array, j):  # type: ignore[no-untyped-def]
     """Ask for the line of the cache that an entry is in, which is read later."""
 
@@ -280,11 +259,6 @@ def _folded(builder: Value, vector: Value) -> Value:
     return vector
 
 
-def _absolute(builder: Value, w: Value) -> Value:
-    name = f"llvm.fabs.v{w.type.count}{w.type.element.intrinsic_name}"
-    return builder.call(declared(builder, name, w.type, [w.type]), [w])
-
-
 def add_product(builder: Value, total: Value, w: Value, v: Value) -> Value:
     """Build ``total + w v``."""
     return builder.fadd(total, builder.fmul(w, v, flags=FLAGS), flags=FLAGS)
@@ -296,8 +270,3 @@ def repeated(builder: Value, number: Value, width: int) -> Value:
     empty = ir.Constant(vector, ir.Undefined)
     first = builder.insert_element(empty, number, index(0))
     return builder.shuffle_vector(first, empty, ir.Constant(ir.VectorType(index, width), None))
-
-
-def declared(builder: Value, name: str, result: Value, arguments: list[Value]) -> Value:
-    """Return a function of LLVM's."""
-    return cgutils.get_or_insert_function(builder.module, ir.FunctionType(result, arguments), name)

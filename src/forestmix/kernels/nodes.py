@@ -9,17 +9,33 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
-from forestmix.kernels.lines import FLAGS, Line, Value, add_product, for_kernels, repeated
+from forestmix.arrays import Array
+from forestmix.kernels.lines import Line, add_product, repeated
+from forestmix.kernels.terms import FLAGS, Value, for_kernels
 
 #: Nodes that are taken at once.
 LANES = 4
 
 
-@for_kernels
+def _march_in_python(
+    value: Array, slope: Array, curvature: Array, up: int, down: int, last: int, steps: int, weight: float,
+    up_ratio: float, down_ratio: float, bend: float,
+) -> tuple[float, ...]:  # fmt: skip
+    node = np.arange(LANES * steps)
+    above, below = (
+        (np.minimum(start + node - node % LANES, last) + node % LANES, weight * np.cumprod(ratio * bend**node))
+        for start, ratio in ((up, up_ratio), (down, down_ratio))
+    )
+    signs = ((value, 1), (slope, -1), (curvature, 1))
+    return tuple(table[above[0]] @ above[1] + sign * (table[below[0]] @ below[1]) for table, sign in signs)
+
+
+@for_kernels(_march_in_python)
 def march(  # type: ignore[no-untyped-def]
     context, value, slope, curvature, up, down, last, steps, weight, up_ratio, down_ratio, bend
 ):  # fmt: skip

@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit, types
 from numba.np.arrayobj import populate_array
 
-from forestmix.kernels.lines import Value, for_kernels
+from forestmix.kernels.terms import Value, for_kernels
 
 #: Rows at most, and by how many at once loops go over them.
 WIDTH, TOGETHER = 64, 8
@@ -31,7 +31,7 @@ def new_scratch():  # type: ignore[no-untyped-def]
     return np.zeros(_LINES * WIDTH)
 
 
-@for_kernels
+@for_kernels(lambda scratch, which: scratch[which * WIDTH : (which + 1) * WIDTH])
 def line(context, scratch, which):  # type: ignore[no-untyped-def]
     """Return a line of a scratch, (WIDTH,); ``which`` is a constant."""
     if not isinstance(which, types.IntegerLiteral):

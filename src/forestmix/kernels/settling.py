@@ -11,10 +11,10 @@ from numba import njit
 
 from forestmix.arrays import Array
 from forestmix.kernels.elementary import FUSED, exponential, exponential_minus_one, logarithm
-from forestmix.kernels.lines import FAST
 from forestmix.kernels.rows import BERNOULLI, GAUSSIAN, MISSING, POISSON, gaussian_terms, of_row, row_terms
 from forestmix.kernels.scratch import ERROR, KAPPA, MEAN, SPREAD, VALUE, WIDTH, filled_up, line, new_scratch
 from forestmix.kernels.softplus import fill_expectations
+from forestmix.kernels.terms import FAST
 
 #: What spread enters the row terms: none where curvature is constant, else that of the objective.
 NO_SPREAD, ABSOLUTE_SPREAD, SQUARED_SPREAD = 0, 1, 2

@@ -9,16 +9,8 @@ from __future__ import annotations
 
 from numba import njit
 
-from forestmix.kernels.lines import (
-    ROWS,
-    absolute_product,
-    absolute_value,
-    adder,
-    dotter,
-    itself,
-    square,
-    squared_product,
-)
+from forestmix.kernels.lines import ROWS, adder, dotter
+from forestmix.kernels.terms import absolute_product, absolute_value, itself, square, squared_product
 
 #: Bytes of a row from which on it is asked for while its tile is worked on already.
 LONG = 2**15

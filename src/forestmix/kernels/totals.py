@@ -5,7 +5,7 @@ from __future__ import annotations
 from numba import njit
 
 from forestmix.arrays import Array
-from forestmix.kernels.lines import FAST
+from forestmix.kernels.terms import FAST
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)

@@ -18,7 +18,7 @@ import math
 from numba import njit
 
 from forestmix.arrays import Array
-from forestmix.kernels.lines import FAST
+from forestmix.kernels.terms import FAST
 
 #: Logarithms are taken of products of this many numbers: one logarithm costs as much as all else that a latent needs.
 TOGETHER = 8

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from .oracle_gaussian import GaussianOracle, stacked
-from .oracle_rows import NotFoundError, RowOracle
+from .oracle_rows import NotFoundError, NotRepresentableError, RowOracle
 
 #: How far a CONVERGED result may lie from the optimum, in exact posterior sds and in nats, by precision.
 SDS = {np.dtype(np.float64): 0.01, np.dtype(np.float32): 0.05}
@@ -66,10 +66,11 @@ def judge(problem):
     for k, end in enumerate(ends):
         one = problem if problem.single else problem.alone(k)
         check_numbers(end, verdict, k)
+        sd = None
         if problem.kind in JUDGES:
-            JUDGES[problem.kind](one, end, verdict)
+            sd = JUDGES[problem.kind](one, end, verdict)
         if not problem.single:
-            check_alone(one, end, verdict, k)
+            check_alone(one, end, end.sd if sd is None else sd, verdict, k)
     return verdict
 
 
@@ -143,30 +144,35 @@ def check_trace(end, verdict, dtype, slack):
 
 
 def check_optimum(problem, end, verdict, oracle, optimum, slack):
-    """Hold a CONVERGED result to the optimum, and any result's objective to the oracle's value of its q."""
+    """Hold a CONVERGED result to the optimum, and any result's objective to the oracle's value of its q.
+
+    Returns the sds in which an observation of a batch may move, wider than the exact ones where rounding moves it more.
+    """
     dtype, unit = problem.W.dtype, UNITS * problem.eps
     verdict.conditions.append(optimum.condition)
     floor = unit * optimum.floor
-    beyond = floor > SDS[dtype] or optimum.slack * unit > NATS[dtype] or not optimum.slack < TERMS[dtype]
+    beyond = floor > SDS[dtype] or not optimum.slack < TERMS[dtype]
     verdict.beyond += beyond
     check_status(end, verdict, not beyond)
     check_trace(end, verdict, dtype, unit * max(slack, optimum.slack))
+    together = optimum.exact_sd * max(1.0, floor / TOGETHER)
     if not np.isfinite(end.mean).all() or not (end.sd > 0).all():
-        return
+        return together
     value = float(oracle.value(end.mean, end.sd))
     allowed = NATS[dtype] + VISIBLE[dtype] * abs(value) + unit * slack
     if not beyond and np.isfinite(value) and abs(end.objective - value) > allowed:
         verdict.fail("misreported", f"objective {end.objective:.10g}, that of the same q is {value:.10g}, {end.status}")
     if end.status != "CONVERGED":
-        return
+        return together
     sds = float(np.max(np.abs(end.mean - optimum.mean) / optimum.exact_sd))
     nats = optimum.value - value
     if not beyond:
         verdict.sds.append(sds)
         verdict.nats.append(nats)
-    if sds > max(SDS[dtype], floor) or nats > max(NATS[dtype], UNITS * unit * optimum.slack, floor**2):
+    if sds > max(SDS[dtype], floor) or nats > max(NATS[dtype], floor**2):
         text = f"{sds:.3g} sds and {nats:.3g} nats from the optimum {optimum.value:.8g}, condition {optimum.condition:.1g}"
         verdict.fail("wrong", f"CONVERGED after {end.iterations} iterations, {text}{', beyond' if beyond else ''}")
+    return together
 
 
 def judge_gaussian(problem, end, verdict):
@@ -177,7 +183,7 @@ def judge_gaussian(problem, end, verdict):
         W1, b1, sd1 = problem.above
         arguments = stacked(problem.W, problem.b, problem.parameter, W1, b1, sd1, prior["bias"], prior["sd"], problem.x)
     oracle = GaussianOracle(*arguments, problem.objective)
-    check_optimum(problem, end, verdict, oracle, oracle.optimum(), oracle.slack(end.mean))
+    return check_optimum(problem, end, verdict, oracle, oracle.optimum(), oracle.slack(end.mean))
 
 
 def judge_rows(problem, end, verdict):
@@ -190,17 +196,20 @@ def judge_rows(problem, end, verdict):
         optimum = oracle.optimum()
     except NotFoundError:
         verdict.unknown += 1
-        return
-    check_optimum(problem, end, verdict, oracle, optimum, oracle.slack(end.mean, end.sd))
+        return None
+    except NotRepresentableError:
+        verdict.beyond += 1
+        return None
+    return check_optimum(problem, end, verdict, oracle, optimum, oracle.slack(end.mean, end.sd))
 
 
-def check_alone(problem, end, verdict, k):
-    """Each observation of a batch ends as it does alone."""
+def check_alone(problem, end, sd, verdict, k):
+    """Each observation of a batch ends as it does alone, in these sds."""
     alone = run(problem, Verdict(problem)) if end.status == "CONVERGED" else []
     if not alone or {end.status, alone[0].status} != {"CONVERGED"}:
         return
     with np.errstate(all="ignore"):
-        moved = np.abs(end.mean - alone[0].mean) / np.maximum(alone[0].sd, np.finfo(float).tiny)
+        moved = np.abs(end.mean - alone[0].mean) / np.maximum(sd, np.finfo(float).tiny)
     if np.max(moved) > TOGETHER * SDS[problem.W.dtype] / 0.01:
         verdict.fail("batch", f"observation {k} moves by {np.max(moved):.3g} sds in the batch")
 

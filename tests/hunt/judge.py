@@ -1,13 +1,17 @@
 """What a result is held to, and what is said where it does not hold."""
 
+import sys
 import time
 import warnings
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
+from .judge_latents import judge_counts, judge_latents
 from .oracle_gaussian import GaussianOracle, stacked
 from .oracle_rows import NotFoundError, NotRepresentableError, RowOracle
+from .problems import KINDS
 
 #: How far a CONVERGED result may lie from the optimum, in exact posterior sds and in nats, by precision.
 SDS = {np.dtype(np.float64): 0.01, np.dtype(np.float32): 0.05}
@@ -55,6 +59,7 @@ class End:
     trace: np.ndarray
     norms: np.ndarray
     bounds: tuple
+    tables: list | None
 
 
 def judge(problem):
@@ -84,7 +89,7 @@ def run(problem, verdict):
             result = problem.run()
             ends = ends_of(result)
         except ForestmixError as error:
-            if "tables of more than" not in str(error):
+            if "tables of more than" not in str(error) and problem.representable:
                 verdict.fail("raised", f"{type(error).__name__}: {error}")
             verdict.statuses.append("REFUSED")
             return []
@@ -107,10 +112,12 @@ def ends_of(result):
     objective, iterations, elbo, fm = (
         np.atleast_1d(v) for v in (result.objective, result.n_iter, result.elbo, result.fm_bound)
     )
+    layer = result.layers[0]
+    tables = np.reshape(layer.probabilities, (len(mean), mean.shape[1], -1)) if layer.discrete else None
     statuses = [s.name for s in np.atleast_1d(np.array(result.status, dtype=object))]
     return [
         End(mean[k], sd[k], float(objective[k]), statuses[k], int(iterations[k]), traces[0][:, k], traces[1][:, k],
-            (float(fm[k]), float(elbo[k])))
+            (float(fm[k]), float(elbo[k])), None if tables is None else list(tables[k]))
         for k in range(len(mean))
     ]  # fmt: skip
 
@@ -151,7 +158,9 @@ def check_optimum(problem, end, verdict, oracle, optimum, slack):
     dtype, unit = problem.W.dtype, UNITS * problem.eps
     verdict.conditions.append(optimum.condition)
     floor = unit * optimum.floor
-    beyond = floor > SDS[dtype] or not optimum.slack < TERMS[dtype]
+    with np.errstate(over="ignore"):
+        size = max(optimum.slack, np.max(optimum.sd.astype(float) ** -2.0))
+    beyond = floor > SDS[dtype] or not size < TERMS[dtype]
     verdict.beyond += beyond
     check_status(end, verdict, not beyond)
     check_trace(end, verdict, dtype, unit * max(slack, optimum.slack))
@@ -164,6 +173,12 @@ def check_optimum(problem, end, verdict, oracle, optimum, slack):
         verdict.fail("misreported", f"objective {end.objective:.10g}, that of the same q is {value:.10g}, {end.status}")
     if end.status != "CONVERGED":
         return together
+    check_distance(end, verdict, dtype, optimum, value, floor, beyond)
+    return together
+
+
+def check_distance(end, verdict, dtype, optimum, value, floor, beyond):
+    """Hold a CONVERGED result to the optimum, in sds and nats."""
     sds = float(np.max(np.abs(end.mean - optimum.mean) / optimum.exact_sd))
     nats = optimum.value - value
     if not beyond:
@@ -172,7 +187,6 @@ def check_optimum(problem, end, verdict, oracle, optimum, slack):
     if sds > max(SDS[dtype], floor) or nats > max(NATS[dtype], floor**2):
         text = f"{sds:.3g} sds and {nats:.3g} nats from the optimum {optimum.value:.8g}, condition {optimum.condition:.1g}"
         verdict.fail("wrong", f"CONVERGED after {end.iterations} iterations, {text}{', beyond' if beyond else ''}")
-    return together
 
 
 def judge_gaussian(problem, end, verdict):
@@ -214,8 +228,11 @@ def check_alone(problem, end, sd, verdict, k):
         verdict.fail("batch", f"observation {k} moves by {np.max(moved):.3g} sds in the batch")
 
 
+_THIS = sys.modules[__name__]
 JUDGES = {
     "gaussian": judge_gaussian,
     "deep": judge_gaussian,
     **dict.fromkeys(("bernoulli", "binomial", "poisson", "mixed"), judge_rows),
+    **dict.fromkeys([kind for kind in KINDS if kind.endswith(" latents")], partial(judge_latents, checks=_THIS)),
+    **dict.fromkeys([kind for kind in KINDS if " under " in kind], partial(judge_counts, checks=_THIS)),
 }

@@ -31,7 +31,8 @@ def rounded(values):
     out = np.empty(array.shape, LONG)
     for place in np.ndindex(array.shape):
         high = float(array[place])
-        out[place] = LONG(high) + LONG(float(array[place] - Decimal(high)))
+        # Beyond the range of floats there is no rest to add.
+        out[place] = LONG(high) if np.isinf(high) else LONG(high) + LONG(float(array[place] - Decimal(high)))
     return out
 
 

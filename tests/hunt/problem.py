@@ -51,6 +51,14 @@ class Problem:
         """The bound that is climbed."""
         return self.options.get("objective", "elbo")
 
+    @property
+    def representable(self):
+        """Whether the prior's parameters are in the range of the weights' precision; an error may say that they are not."""
+        with np.errstate(all="ignore"):
+            cast = {name: np.asarray(values).astype(self.W.dtype) for name, values in self.prior.items()}
+        positive = all(np.all(cast[name] > 0) for name in PARAMETERS[self.latents])
+        return positive and np.all(cast.get("inclusion", 0.5) < 1)
+
     def alone(self, k):
         """Return the problem of one observation of a batch."""
         return replace(self, x=self.x[k])

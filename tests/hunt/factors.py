@@ -9,6 +9,8 @@ from mpmath import mpf
 from .precise import LONG
 
 DIGITS = 80
+#: Standard deviations from the cut beyond which the series takes a dozen terms for all digits.
+FAR = 10_000
 
 
 class Factor(NamedTuple):
@@ -29,10 +31,11 @@ def make_factor(family, prior, H, h):
 
 def factor_of_mean(family, prior, H, mean, start=None):
     """Return the factor with this mean, the root of an increasing function, by Newton's steps inside a bracket."""
-    low, high, width = None, None, mpf(1)
+    low, high = tilts(family, prior) if H == 0 else (None, None)
+    width = mpf(1)
     h = H * mean if start is None else start
     scale = abs(mean) + mpf(10) ** -300
-    for _ in range(400):
+    for trial in range(400):
         factor = make_factor(family, prior, H, h)
         error = factor.mean - mean
         if abs(error) <= scale * mpf(10) ** -40 or abs(error) <= mpf(10) ** -30 * mpmath.sqrt(factor.variance):
@@ -44,39 +47,64 @@ def factor_of_mean(family, prior, H, mean, start=None):
                 break
             inside = new is not None and low < new < high
             # A step that hardly moves one end is followed by a bisection, so that the bracket always shrinks.
-            h = new if inside and _ % 3 < 2 else (low + high) / 2
+            h = new if inside and trial % 3 < 2 else (low + high) / 2
         else:
             width *= 4
-            limit = h - width if error > 0 else h + width
-            h = limit if new is None or abs(new - h) > width else new
+            far = new is None or abs(new - h) > width
+            h = (h - width if error > 0 else h + width) if far else new
     return factor
 
 
+def tilts(family, prior):
+    """Return the tilts between which a prior without curvature has a mass; ``None`` where there is no end."""
+    if family == "exponential":
+        return None, prior["rate"]
+    if family == "laplace":
+        return -1 / prior["scale"], 1 / prior["scale"]
+    return None, None
+
+
 def half_line(H, g):
-    """Return the mass, mean and second moment of ``exp(-H u^2 / 2 + g u)`` on ``u > 0``."""
+    """Return the mass, mean and variance of ``exp(-H u^2 / 2 + g u)`` on ``u > 0``."""
     if H == 0:
-        return -1 / g, -1 / g, 2 / g**2
+        return -1 / g, -1 / g, 1 / g**2
     t = g / mpmath.sqrt(H)
+    if t < -FAR:
+        return _far_half_line(H, -g)
     mass = mpmath.sqrt(mpmath.pi / (2 * H)) * mpmath.erfc(-t / mpmath.sqrt(2)) * mpmath.exp(t**2 / 2)
-    mean = (g + 1 / mass) / H
-    return mass, mean, (1 + g * mean) / H
+    hazard = 1 / (mass * mpmath.sqrt(H))
+    return mass, (g + 1 / mass) / H, (1 - hazard * (t + hazard)) / H
+
+
+def _far_half_line(H, rate):
+    """Where the cut is far out in the tail: ``exp(-H u^2 / 2)`` by its series, under an exponential distribution."""
+    ratio = H / rate**2
+    sums = []
+    for k in range(3):
+        term, total = mpf(mpmath.factorial(k)), mpf(0)
+        for n in range(1, 14):
+            total += term
+            term *= -ratio / 2 * (k + 2 * n - 1) * (k + 2 * n) / n
+        sums.append(total / rate ** (k + 1))
+    mean = sums[1] / sums[0]
+    return sums[0], mean, sums[2] / sums[0] - mean**2
 
 
 def _exponential(prior, H, h):
-    mass, mean, second = half_line(H, h - prior["rate"])
-    return mpmath.log(prior["rate"] * mass), mean, second, second - mean**2
+    mass, mean, variance = half_line(H, h - prior["rate"])
+    return mpmath.log(prior["rate"] * mass), mean, variance + mean**2, variance
 
 
 def _laplace(prior, H, h):
     location, rate = prior["bias"], 1 / prior["scale"]
     tilt = h - H * location
-    sides = half_line(H, tilt - rate), half_line(H, -tilt - rate)
-    mass = sides[0][0] + sides[1][0]
-    shares = sides[0][0] / mass, sides[1][0] / mass
-    u = shares[0] * sides[0][1] - shares[1] * sides[1][1]
-    second = shares[0] * sides[0][2] + shares[1] * sides[1][2]
+    up, down = half_line(H, tilt - rate), half_line(H, -tilt - rate)
+    mass = up[0] + down[0]
+    above, below = up[0] / mass, down[0] / mass
+    mean = location + above * up[1] - below * down[1]
+    variance = above * up[2] + below * down[2] + above * below * (up[1] + down[1]) ** 2
     log_mass = mpmath.log(rate / 2 * mass) + h * location - H * location**2 / 2
-    return log_mass, location + u, second + 2 * location * u + location**2, second - u**2
+    return log_mass, mean, variance + mean**2, variance
 
 
 def _spike_slab(prior, H, h):

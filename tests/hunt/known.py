@@ -13,11 +13,11 @@ def _known(name, kind, rows, W, x, prior, latents="gaussian", parameter=1.0, b=0
     return Problem(kind, np.full(n, rows), wide[0], W, wide[1], latents, prior, x, options, name=name)
 
 
-def _missing(prior_sd, count=20):
+def _missing(prior_sd, count=40):
     """Well-conditioned regressions with a tenth of the entries missing, as a batch."""
     rng = np.random.default_rng(0)
     W = rng.standard_normal((50, 8)).round(3)
-    x = (rng.standard_normal((count, 8)) * prior_sd @ W.T + rng.standard_normal((count, 50))).round(3)
+    x = (rng.standard_normal((count, 8)) @ W.T + rng.standard_normal((count, 50))).round(3)
     x[rng.random(x.shape) < 0.1] = np.nan
     return _known(f"missing entries, prior sd {prior_sd:g}", "gaussian", "gaussian", W, x, {"sd": prior_sd})
 

@@ -121,12 +121,15 @@ def observations(rng, draw, n):
 
 def gaussian_x(rng, W, b, sd, y):
     """Return a function that draws x from the model, given a way to draw y, or far from it."""
-    n = len(b)
-    size = power(rng, -3, 6)
-    far = rng.random() < 0.4
+    n, m = W.shape
+    size, kind = power(rng, -3, 6), rng.random()
 
     def draw():
-        return digits(size * rng.standard_normal(n) if far else W @ y() + b + sd * rng.standard_normal(n), 5)
+        if kind < 0.35:
+            return digits(size * rng.standard_normal(n), 5)
+        # Latents of a size of one under a prior that is wider or narrower are the third way.
+        latents = y() if kind < 0.7 else rng.standard_normal(m)
+        return digits(W @ latents + b + sd * rng.standard_normal(n), 5)
 
     return draw
 

@@ -4,8 +4,9 @@ import argparse
 import sys
 from collections import Counter
 
-from .known import KNOWN
+from .generate import generate
 from .judge import judge
+from .known import KNOWN
 from .problems import KINDS
 from .table import table
 
@@ -33,8 +34,6 @@ def main():
 
 def hunt(arguments):
     """Judge the known problems and the generated ones; show progress on a terminal, and failures as they come."""
-    from .generate import generate
-
     names = arguments.family or list(KINDS)
     problems = [] if arguments.family else list(KNOWN)
     if not arguments.known:

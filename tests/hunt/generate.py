@@ -4,13 +4,26 @@ from dataclasses import replace
 
 import numpy as np
 
-from .problems import KINDS
+from .problems import KINDS, LARGEST
 
 
-def generate(names, count, seed):
-    """Yield about ``count`` problems, the families in turn."""
+def generate(names, count, seed, iterations=None, largest=LARGEST):
+    """Yield about ``count`` problems, the families in turn.
+
+    Args:
+        names: of the families.
+        count: how many problems, rounded up to as many for each family.
+        seed: of all of them.
+        iterations: fewer iterations than each would be given.
+        largest: rows and latents at most.
+
+    """
     order = list(KINDS)
     for k in range(-(-count // len(names))):
         for name in names:
             rng = np.random.default_rng([seed, order.index(name), k])
-            yield replace(KINDS[name](rng), name=f"[{seed}, {name}, {k}]")
+            problem = KINDS[name](rng, largest)
+            if iterations is not None:
+                limit = min(problem.options["max_iter"], iterations)
+                problem = replace(problem, options={**problem.options, "max_iter": limit})
+            yield replace(problem, name=f"[{seed}, {name}, {k}]")

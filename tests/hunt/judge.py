@@ -185,8 +185,13 @@ def check_distance(end, verdict, dtype, optimum, value, floor, beyond):
         verdict.sds.append(sds)
         verdict.nats.append(nats)
     if sds > max(SDS[dtype], floor) or nats > max(NATS[dtype], floor**2):
-        text = f"{sds:.3g} sds and {nats:.3g} nats from the optimum {optimum.value:.8g}, condition {optimum.condition:.1g}"
-        verdict.fail("wrong", f"CONVERGED after {end.iterations} iterations, {text}{', beyond' if beyond else ''}")
+        verdict.fail("wrong", wrong(end, f"{sds:.3g} sds and {nats:.3g} nats", optimum, beyond))
+
+
+def wrong(end, distance, optimum, beyond):
+    """Say how far a result is from the optimum, and whether rounding alone explains some of it."""
+    text = f"{distance} from the optimum {optimum.value:.8g}, condition {optimum.condition:.1g}"
+    return f"CONVERGED after {end.iterations} iterations, {text}{', beyond' if beyond else ''}"
 
 
 def judge_gaussian(problem, end, verdict):

@@ -57,8 +57,7 @@ def judge_concave(problem, end, verdict, checks, oracle, slack):
         if not beyond:
             verdict.nats.append(nats)
         if nats > max(checks.NATS[dtype], floor**2):
-            text = f"{nats:.3g} nats from the optimum {optimum.value:.8g}, condition {optimum.condition:.1g}"
-            verdict.fail("wrong", f"CONVERGED after {end.iterations} iterations, {text}{', beyond' if beyond else ''}")
+            verdict.fail("wrong", checks.wrong(end, f"{nats:.3g} nats", optimum, beyond))
     return optimum.exact_sd * max(1.0, floor / checks.TOGETHER)
 
 
@@ -78,7 +77,8 @@ def note_gain(end, verdict, checks, dtype, gain, slack):
     """A point that coordinate ascent leaves was no optimum."""
     verdict.nats.append(gain)
     if gain > checks.NATS[dtype] + slack:
-        verdict.fail("wrong", f"CONVERGED after {end.iterations} iterations, {SWEEPS} sweeps of CAVI gain {gain:.3g} nats")
+        text = f"{SWEEPS} sweeps of coordinate ascent gain {gain:.3g} nats"
+        verdict.fail("wrong", f"CONVERGED after {end.iterations} iterations, {text}")
 
 
 def judge_counts(problem, end, verdict, checks):
@@ -107,5 +107,3 @@ def judge_counts(problem, end, verdict, checks):
         for _ in range(SWEEPS):
             tables = oracle.sweep(tables)
         note_gain(end, verdict, checks, dtype, oracle.value(tables) - value, slack)
-
-

@@ -32,8 +32,8 @@ class CountOracle:
         total = self.log_likelihood
         for table in tables:
             total = np.tensordot(table, total, axes=(0, 0))
-        divergence = sum(np.sum(scipy.special.rel_entr(t, np.exp(p))) for t, p in zip(tables, self.log_prior, strict=True))
-        return float(total - divergence)
+        pairs = zip(tables, self.log_prior, strict=True)
+        return float(total - sum(np.sum(scipy.special.rel_entr(table, np.exp(prior))) for table, prior in pairs))
 
     def sweep(self, tables):
         """Return the tables after one sweep of coordinate ascent."""
@@ -52,8 +52,14 @@ def row_terms(family, x, trials, eta):
     if family == "poisson":
         with np.errstate(over="ignore"):
             return x * eta - np.exp(eta) - scipy.special.gammaln(x + 1)
-    log_choose = scipy.special.gammaln(trials + 1) - scipy.special.gammaln(x + 1) - scipy.special.gammaln(trials - x + 1)
-    return log_choose - x * np.logaddexp(0, -eta) - (trials - x) * np.logaddexp(0, eta)
+    log_factorial = [scipy.special.gammaln(count + 1) for count in (trials, x, trials - x)]
+    return (
+        log_factorial[0]
+        - log_factorial[1]
+        - log_factorial[2]
+        - x * np.logaddexp(0, -eta)
+        - (trials - x) * np.logaddexp(0, eta)
+    )
 
 
 def log_prior(latents, bias, length):

@@ -115,7 +115,7 @@ class GaussianOracle:
 
 
 def condition_number(matrix):
-    """Return the ratio of the largest and least eigenvalue of a matrix scaled to a unit diagonal; 1e18 stands for more."""
+    """Return the ratio of the extreme eigenvalues of a matrix scaled to a unit diagonal; 1e18 stands for more."""
     scale = 1 / np.sqrt(np.diag(matrix))
     values = np.linalg.eigvalsh((matrix * scale * scale[:, None]).astype(float))
     return float(values[-1] / max(values[0], 1e-18))

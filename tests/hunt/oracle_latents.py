@@ -1,5 +1,7 @@
-"""Latents of other families under Gaussian rows: the ELBO of a q, coordinate ascent from it, and, where the problem is
-concave, its optimum."""
+"""Latents of other families under Gaussian rows: the ELBO of a q, coordinate ascent from it, and its optimum.
+
+The optimum is sought only where the prior's logarithm is concave, so that it is the only one.
+"""
 
 import mpmath
 import numpy as np
@@ -28,13 +30,17 @@ class LatentOracle:
             self.target = [mpf(one) - mpf(bias) for one, bias in zip(x, b, strict=True)]
             self.prior = [{name: mpf(float(values[j])) for name, values in prior.items()} for j in range(self.size)]
             columns = range(self.size)
-            self.matrix = [[self._sum(lambda i, j=j, k=k: self.W[i][j] * self.W[i][k]) for k in columns] for j in columns]
-            self.slope = [self._sum(lambda i, j=j: self.W[i][j] * self.target[i]) for j in columns]
+            self.matrix = [[self._sum(self._column(j), self._column(k)) for k in columns] for j in columns]
+            self.slope = [self._sum(self._column(j), self.target) for j in columns]
             constant = sum((mpmath.log(2 * mpmath.pi * mpf(s) ** 2) for s in sd), mpf(0))
-            self.constant = -constant / 2 - self._sum(lambda i: self.target[i] ** 2) / 2
+            self.constant = -constant / 2 - self._sum(self.target, self.target) / 2
 
-    def _sum(self, term):
-        return sum((r * term(i) for i, r in enumerate(self.rows)), mpf(0))
+    def _column(self, j):
+        return [row[j] for row in self.W]
+
+    def _sum(self, first, second):
+        """Return the inner product of two vectors over rows, with the rows' precisions."""
+        return sum((r * a * b for r, a, b in zip(self.rows, first, second, strict=True)), mpf(0))
 
     def factors(self, mean, start=None):
         """Return the factors that have these means."""

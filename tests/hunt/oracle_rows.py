@@ -124,7 +124,7 @@ class RowOracle:
         return Optimum(mean, sd, value, exact_sd, floor, self.slack(mean, sd), condition)
 
     def _mode(self):
-        """Return the mode of the posterior of y: from weighted least squares in eta, as for generalised linear models."""
+        """Return the mode of the posterior of y, from weighted least squares in eta as for generalised linear models."""
         x, trials = self.x, self.parameter
         with np.errstate(all="ignore"):
             odds = np.log((x + 0.5) / (trials - x + 0.5))
@@ -179,7 +179,7 @@ class RowOracle:
         return np.concatenate([gradient_mean, gradient_sd]), np.vstack([top, bottom])
 
     def _newton(self, mean, sd, value, system):
-        """Climb by Newton steps, halved until they gain, sds kept positive; return the mean, and the sds if they move."""
+        """Climb by Newton steps, halved until they gain, with positive sds; return mean and sds, without sds the mean."""
         joint = len(sd) > 0
         point, size = np.concatenate([mean, sd]), len(mean)
         best, decrement = value(mean, sd), np.inf
@@ -243,7 +243,7 @@ def _gaussian(x, sd, m, r):
 
 
 def _poisson(x, _, m, r):
-    """For ``x > 0`` as ``-x (exp(u) - 1 - u) - x r^2 / 2`` with ``u = m + r^2 / 2 - log x``; the rest is in the base."""
+    """For ``x > 0`` as ``-x (exp(u) - 1 - u) - x r^2 / 2``, ``u = m + r^2 / 2 - log x``; the rest is in the base."""
     with np.errstate(all="ignore"):
         rate = np.exp(m + r**2 / 2)
         u = m + r**2 / 2 - np.log(x)

@@ -1,4 +1,4 @@
-"""Linear algebra with a hundred digits, on NumPy arrays of ``Decimal``, which stay quick up to some tens of unknowns."""
+"""Linear algebra with a hundred digits, on NumPy arrays of ``Decimal``, quick up to some tens of unknowns."""
 
 from decimal import Context, Decimal, localcontext
 

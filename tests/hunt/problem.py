@@ -53,7 +53,7 @@ class Problem:
 
     @property
     def representable(self):
-        """Whether the prior's parameters are in the range of the weights' precision; an error may say that they are not."""
+        """Whether the prior's parameters are in the range of the precision; an error may say that they are not."""
         with np.errstate(all="ignore"):
             cast = {name: np.asarray(values).astype(self.W.dtype) for name, values in self.prior.items()}
         positive = all(np.all(cast[name] > 0) for name in PARAMETERS[self.latents])

@@ -51,7 +51,7 @@ def choose(rng, options, newton=False):
     return {**chosen, "max_iter": NEWTON_ITERATIONS if newton and not plain else ITERATIONS}
 
 
-def shape(rng, largest=LARGEST):
+def shape(rng, largest):
     """Return the number of rows and of latents; each order of the two is as likely."""
     n, m = rng.integers(1, largest + 1, 2)
     return (n, n) if rng.random() < 0.25 else (n, m)
@@ -151,9 +151,9 @@ def as_float32(rng, problem, share=0.1):
     )  # fmt: skip
 
 
-def gaussian(rng):
+def gaussian(rng, largest):
     """Gaussian rows and latents."""
-    n, m = shape(rng)
+    n, m = shape(rng, largest)
     W, sd, prior_sd, b = weights(rng, n, m, COLUMNS), noise(rng, n), scales(rng, *PRIOR_SD, m), bias(rng, n)
     mean = location(rng, prior_sd)
     draw = gaussian_x(rng, W, b, sd, lambda: mean + prior_sd * rng.standard_normal(m))
@@ -162,9 +162,9 @@ def gaussian(rng):
     return as_float32(rng, problem)
 
 
-def deep(rng):
+def deep(rng, largest):
     """Two layers of Gaussian latents under Gaussian rows."""
-    n, m, k = rng.integers(1, 8, 3)
+    n, m, k = rng.integers(1, min(largest, 7) + 1, 3)
     W, W1 = weights(rng, n, m, (-2, 2)), weights(rng, m, k, (-2, 2))
     sd, sd1 = np.clip(noise(rng, n), 1e-4, None), scales(rng, -3, 3, m)
     prior_sd, b, b1 = scales(rng, -3, 5, k), bias(rng, n), bias(rng, m)
@@ -194,8 +194,8 @@ def count_x(rng, family, trials, eta):
 def rows_under_gaussian(family):
     """Return the generator for rows of a family, or "mixed", under Gaussian latents."""
 
-    def generate(rng):
-        n, m = shape(rng)
+    def generate(rng, largest):
+        n, m = shape(rng, largest)
         W, prior_sd = weights(rng, n, m, COLUMNS_OF_COUNTS), scales(rng, *PRIOR_SD_OF_COUNTS, m)
         names = np.array(["gaussian", "bernoulli", "binomial", "poisson"])
         rows = rng.choice(names, n) if family == "mixed" else np.full(n, family)
@@ -221,8 +221,8 @@ def rows_under_gaussian(family):
 def latents_under_gaussian(family):
     """Return the generator for latents of a family under Gaussian rows."""
 
-    def generate(rng):
-        n, m = shape(rng, 8)
+    def generate(rng, largest):
+        n, m = shape(rng, min(largest, 8))
         W = weights(rng, n, m, (-2, 2))
         sd = scales(rng, -3, 3, n, 0.25)
         prior, draw_y = latent_prior(rng, family, m)
@@ -259,8 +259,8 @@ def latent_prior(rng, family, m):
 def counts_under_counts(rows, latents):
     """Return the generator for binary latents or counts under rows that are counts."""
 
-    def generate(rng):
-        n, m = int(rng.integers(1, 9)), int(rng.integers(1, 6 if latents == "bernoulli" else 3))
+    def generate(rng, largest):
+        n, m = int(rng.integers(1, 9)), int(rng.integers(1, min(largest, 6) + 1 if latents == "bernoulli" else 3))
         W = np.clip(digits(weights(rng, n, m, (-2, 1.0)), 4), -30, 30)
         W = np.clip(W, -3, 1) if latents == "poisson" else W
         b = bias(rng, n, 0.5)
@@ -271,8 +271,8 @@ def counts_under_counts(rows, latents):
             return count_x(rng, rows, trials, W @ draw_y() + b)
 
         x = observations(rng, draw, n)
-        name = f"{latents} under {rows}"
-        return Problem(name, np.full(n, rows), trials, W, b, latents, prior, np.minimum(x, 1e6), choose(rng, COUNT_OPTIONS))
+        return Problem(f"{latents} under {rows}", np.full(n, rows), trials, W, b, latents, prior, np.minimum(x, 1e6),
+                       choose(rng, COUNT_OPTIONS))  # fmt: skip
 
     return generate
 

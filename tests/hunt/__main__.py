@@ -3,12 +3,13 @@
 import argparse
 import sys
 from collections import Counter
+from pathlib import Path
 
 from .generate import generate
 from .judge import judge
 from .known import KNOWN
 from .problems import KINDS
-from .table import table
+from .table import table, write
 
 
 def main():
@@ -19,11 +20,14 @@ def main():
     parser.add_argument("--family", choices=KINDS, action="append", help="only this one; may be given several times")
     parser.add_argument("--known", action="store_true", help="only the problems that were once answered wrongly")
     parser.add_argument("--table", action="store_true", help="print the table of docs/ranges.md")
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="put the table into this page, docs/ranges.md")
     parser.add_argument("--verbose", action="store_true", help="print every problem")
     arguments = parser.parse_args()
     verdicts = hunt(arguments)
     if arguments.table:
         print(table(verdicts))
+    if arguments.write:
+        write(arguments.write, table(verdicts))
     failed = [v for v in verdicts if v.failures]
     kinds = Counter((v.problem.kind, kind) for v in failed for kind in {kind for kind, _ in v.failures})
     for (family, kind), count in sorted(kinds.items()):

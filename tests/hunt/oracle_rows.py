@@ -124,7 +124,7 @@ class RowOracle:
         return Optimum(mean, sd, value, exact_sd, floor, self.slack(mean, sd), condition)
 
     def _mode(self):
-        """Return the mode of the posterior of y, from weighted least squares in eta as for generalised linear models."""
+        """Return the mode of the posterior of y, from weighted least squares as for generalised linear models."""
         x, trials = self.x, self.parameter
         with np.errstate(all="ignore"):
             odds = np.log((x + 0.5) / (trials - x + 0.5))
@@ -179,7 +179,7 @@ class RowOracle:
         return np.concatenate([gradient_mean, gradient_sd]), np.vstack([top, bottom])
 
     def _newton(self, mean, sd, value, system):
-        """Climb by Newton steps, halved until they gain, with positive sds; return mean and sds, without sds the mean."""
+        """Climb by Newton steps, halved until they gain; return the means, and behind them the sds if any are given."""
         joint = len(sd) > 0
         point, size = np.concatenate([mean, sd]), len(mean)
         best, decrement = value(mean, sd), np.inf

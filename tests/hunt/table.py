@@ -9,6 +9,17 @@ import numpy as np
 CONDITIONS = (1.0, 1e4, 1e8, 1e12, 1e16, np.inf)
 
 
+#: What stands around the tables in docs/ranges.md.
+BEGIN, END = "<!-- tables of python -m tests.hunt -->", "<!-- end of the tables -->"
+
+
+def write(path, text):
+    """Put the tables in the place of those that a page has."""
+    page = path.read_text(encoding="utf-8")
+    before, rest = page.split(BEGIN)
+    path.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{rest.split(END)[1]}", encoding="utf-8")
+
+
 def table(verdicts):
     """Return the tables in Markdown: by family, what was drawn, and by condition number."""
     kinds = dict.fromkeys(v.problem.kind for v in verdicts)

@@ -10,7 +10,7 @@ import forestmix
 ROOT = Path(forestmix.__file__).parent
 ORDER = [
     "errors", "arrays", "memory", "kernels", "families", "weights", "gram", "passes", "steps", "column_passes",
-    "latents", "model", "posterior", "partition", "statistics", "flat", "interfaces", "auxiliary", "bounds", "evidence",
+    "latents", "model", "posterior", "partition", "engines", "statistics", "flat", "interfaces", "auxiliary", "bounds", "evidence",
     "linear_response",
     "prediction",
     "forest",

@@ -16,6 +16,8 @@ from typing import ClassVar, NamedTuple, Self
 import numpy as np
 
 from forestmix.arrays import Array
+from forestmix.errors import ArgumentError
+from forestmix.families.primitive import Primitive
 
 #: Counts beyond this are infinite.
 _LARGEST_COUNT = 1e300
@@ -123,6 +125,10 @@ class Family(ABC):
             statistic - expected.slope,
             expected.curvature,
         )
+
+    def primitive(self, x: Array) -> Primitive:
+        """Return the rows with data x, (N, n), as engines know them."""
+        raise ArgumentError(f"family must have rows that engines know, such as Poisson(); got {self!r}.")
 
     def row_codes(self, x: Array) -> RowCodes | None:
         """Return how the compiled kernels know these rows, given data (N, n); ``None`` where they do not.

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from forestmix.arrays import Array
 from forestmix.errors import ArgumentError
 from forestmix.families.base import ExpectedLogPartition, Family, RowCodes, RowExpectations
+from forestmix.families.primitive import Primitive
 
 
 class Mixed(Family):
@@ -108,6 +109,18 @@ class Mixed(Family):
     def expectations(self, y: Array, mean: Array, spread: Array) -> RowExpectations:
         """Return the row terms of each row's family, in the form that loses no digits there."""
         return RowExpectations(*self._join(lambda part: part.expectations, y, mean, spread))
+
+    def primitive(self, x: Array) -> Primitive:
+        """Return the rows of each row's family."""
+        parts = [(rows, part.primitive(x[..., rows])) for part, rows in self._parts()]
+        joined = []
+        for field in zip(*(own for _, own in parts), strict=True):
+            lead = np.broadcast_shapes(*(one.shape[:-1] for one in field))
+            whole = np.empty((*lead, len(self.which)), field[0].dtype)
+            for (rows, _), one in zip(parts, field, strict=True):
+                whole[..., rows] = one
+            joined.append(whole)
+        return Primitive(*joined)
 
     def row_codes(self, x: Array) -> RowCodes | None:
         """Return the codes of each row's family; none where a part has none."""

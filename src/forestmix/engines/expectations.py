@@ -11,12 +11,11 @@ Softplus, ``a(eta) = log(1 + exp(eta))``. Symmetry leaves ``m <= 0``, where all 
 - ``s < 1``: Gauss-Hermite with 16 pairs of nodes ``m +- h``. A pair has closed forms with terms that are all positive,
   so nothing cancels (``_narrow``). Relative error: at most 5e-12, at s = 1, and rounding alone below 0.8.
 - ``s >= 1``: ``ramp(eta) = E max(eta + tau z, 0)`` has closed expectations and is close to ``a``. The rest falls like
-  ``exp(-|eta|)``, so the trapezoidal rule on one fixed grid serves all: an exponential for each node, then a product with
-  a table (``_wide``). Relative error: at most 7e-12, at s = 1; the poles at ``+- i pi`` leave about ``exp(-2 pi^2 / step)``
-  of the curvature, and the ends of the grid less.
+  ``exp(-|eta|)``, so the trapezoidal rule on one fixed grid serves all: an exponential for each node, then a product
+  with a table (``_wide``). Relative error: at most 7e-12, at s = 1, where the poles at ``+- i pi`` count most.
 - there, in the lower tail ``m < -s^2 / 2``, where all three are near ``exp(m + s^2 / 2)``, the grid is used at
-  ``m + s^2``: ``E f(eta) = exp(m + s^2 / 2) E[f(eta + s^2) exp(-eta - s^2)]``. So tiny values keep their digits. Where the
-  tail begins the summand falls like ``exp(-|eta| / 2)`` only: relative error at most 4e-11, at m = -50 and s = 10.
+  ``m + s^2``: ``E f(eta) = exp(m + s^2 / 2) E[f(eta + s^2) exp(-eta - s^2)]``. So tiny values keep their digits. Where
+  the tail begins, the summand falls like ``exp(-|eta| / 2)`` only: relative error at most 4e-11, at m = -50, s = 10.
 """
 
 from __future__ import annotations
@@ -192,7 +191,7 @@ def _grid() -> tuple[np.ndarray, np.ndarray]:
     e = np.exp(low)
     sigma, rest = e / (1 + e), 1 / (1 + e)
     slope = (sigma - below) * np.where(eta > 0, -1, 1)
-    # log(1 + e) / e - 1 / (1 + e), by its series where that cancels; above 0 it is e (log(1 + 1 / e) - 1 / (1 + 1 / e)).
+    # The last is log(1 + e) / e - 1 / (1 + e), by its series where that cancels, with 1 / e in the place of e above 0.
     series = sum((-1) ** k * k / (k + 1) * e**k for k in range(12) if k)
     tilted = np.where(eta > 0, e * (np.log1p(e) - low - rest), np.where(e < 0.02, -series, np.log1p(e) / e - rest))
     return eta, np.stack([np.log1p(e) - ramp, slope, sigma * rest, tilted], axis=1)

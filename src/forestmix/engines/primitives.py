@@ -34,7 +34,7 @@ def terms_of(kind: int) -> Callable[[Any, Any, Any, Any], Terms]:
 def quadratic(xp: Any, target: Any, m: Any, r: Any) -> Terms:
     """Return the terms of ``A = zeta^2 / 2``: ``((target - m)^2 + r^2) / 2``, the residual, and 1."""
     residual = target - m
-    return Terms(0.5 * (residual * residual + r * r), residual, xp.ones_like(m[:1]))
+    return Terms(0.5 * (residual * residual + r * r), residual, xp.ones_like(m[:1, :]))
 
 
 def exponential(xp: Any, target: Any, m: Any, r: Any) -> Terms:

@@ -52,7 +52,7 @@ class Statistics:
     """Sums over rows, so those of two parts of the rows add up to those of both.
 
     ``want`` says which are there; the others are ``None``. ``value``: the bound on the expected log-likelihood, (N,);
-    ``magnitude``: the size of its terms, which sets its rounding, (N,); ``gradient``: (N, m); ``curvature_sd``, which is
+    ``magnitude``: the size of its terms, which sets its rounding, (N,); ``gradient``: (N, m); ``curvature_sd``, that is
     ``D_j sigma_j``, and ``information``: (N, m), or (1, m) where all observations share them.
     """
 

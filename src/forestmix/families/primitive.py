@@ -6,9 +6,9 @@ A row ``exp{ g + t eta - a(eta) }`` has ``a(eta) = factor A(zeta)``, ``zeta = si
     exponential  exp(zeta)              Poisson, Gamma
     softplus     log(1 + exp(zeta))     Bernoulli, Binomial, negative binomial
 
-Its log-likelihood is largest where ``A'(zeta)`` is the ``target`` ``sign t / factor``. Relative to that, it is ``factor``
-times a divergence of A, which is not negative, so that large counts and small noise keep their digits. With A* the convex
-conjugate of A::
+Its log-likelihood is largest where ``A'(zeta)`` is the ``target`` ``sign t / factor``. Relative to that, it is
+``factor`` times a divergence of A, which is not negative, so that large counts and small noise keep their digits. With
+A* the convex conjugate of A::
 
     log p = best - factor D(zeta)        D(zeta) = A(zeta) + A*(target) - target zeta
     best  = g + t shift + factor A*(target)
@@ -36,8 +36,7 @@ class Kind(IntEnum):
 class Primitive(NamedTuple):
     """The rows of a family with their data x, (N, n), in float64.
 
-    ``kind``, ``factor``, ``shift`` and ``sign``: one number, or one for each row, or for each entry of x; ``target`` and
-    ``best``: likewise, as a rule one for each entry. ``kind`` never depends on the observation.
+    ``kind``: one number, or one for each row; all others: one number, one for each row, or one for each entry of x.
     """
 
     kind: Array

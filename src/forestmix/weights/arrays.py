@@ -29,14 +29,14 @@ class ArrayWeights(Weights):
     def __init__(self, array: Any) -> None:
         self.namespace = array_api_compat.array_namespace(array)
         self.device = array_api_compat.device(array)
-        known = {self.namespace.float32: np.dtype(np.float32), self.namespace.float64: np.dtype(np.float64)}
-        if array.dtype not in known:
+        single, double = array.dtype == self.namespace.float32, array.dtype == self.namespace.float64
+        if not (single or double):
             raise ArgumentError(f"W must hold float32 or float64 numbers; got dtype {array.dtype}.")
         check_matrix_shape("W", tuple(array.shape))
         if not bool(self.namespace.all(self.namespace.isfinite(array))):
             raise ArgumentError("W must be finite; got entries that are not.")
         self.array = array
-        super().__init__((array.shape[0], array.shape[1]), known[array.dtype])
+        super().__init__((array.shape[0], array.shape[1]), np.dtype(np.float32 if single else np.float64))
 
     @property
     def nnz(self) -> int:
@@ -99,4 +99,4 @@ class ArrayWeights(Weights):
     def toarray(self) -> Array:
         """Return W as a new NumPy array, copied from its device."""
         elsewhere = array_api_compat.is_torch_array(self.array) or array_api_compat.is_cupy_array(self.array)
-        return np.array(array_api_compat.to_device(self.array, "cpu") if elsewhere else self.array)
+        return np.asarray(array_api_compat.to_device(self.array, "cpu") if elsewhere else self.array).copy()

@@ -12,7 +12,6 @@ from forestmix.engines.primitives import terms_of
 from forestmix.engines.protocol import Capability, Statistics, Want, require
 from forestmix.engines.reference import ReferenceEngine
 from forestmix.errors import ArgumentError
-from forestmix.families.primitive import Kind
 from forestmix.model import Observations, observations
 from forestmix.posterior import GaussianFactors
 from forestmix.statistics import Site
@@ -174,9 +173,7 @@ def test_what_is_not_wanted_is_not_there():
     assert got.curvature_sd is None
     assert got.value is not None
     assert got.magnitude is not None
-    with pytest.raises(
-        ArgumentError, match=r"gradient must be there exactly if want has Want\.GRADIENT; it is missing"
-    ):
+    with pytest.raises(ArgumentError, match=r"gradient must be there exactly if want has Want\.GRADIENT; it is"):
         Statistics(Want.GRADIENT)
     with pytest.raises(ArgumentError, match=r"value must .* it is given, but not wanted"):
         Statistics(Want.GRADIENT, value=np.zeros(1), gradient=np.zeros((1, 2)))
@@ -231,12 +228,7 @@ def test_primitives_are_the_family(family):
     eta = np.linspace(-3, 4, 9)[None]
     zeta = rows.sign * (eta - rows.shift)
     kinds = np.broadcast_to(rows.kind, 9)
-    functions = {
-        Kind.QUADRATIC: lambda z: z**2 / 2,
-        Kind.EXPONENTIAL: np.exp,
-        Kind.SOFTPLUS: lambda z: np.logaddexp(z, 0),
-    }
-    a = np.array([[functions[kind](z) for kind, z in zip(kinds, zeta[0], strict=True)]])
+    a = np.choose(kinds - 1, [zeta**2 / 2, np.exp(zeta), np.logaddexp(zeta, 0)])
     np.testing.assert_allclose(rows.factor * a, layer.family.log_partition(eta), rtol=1e-14)
     np.testing.assert_allclose(rows.sign * rows.factor * rows.target, layer.family.statistic(data.x), rtol=1e-14)
     q = GaussianFactors(np.zeros((1, 9)), np.full((1, 9), 1e-200))

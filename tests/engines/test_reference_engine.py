@@ -8,6 +8,7 @@ import pytest
 
 import forestmix as fmx
 from engine_cases import DATA, FAMILIES, STORAGE, case
+from forestmix import small
 from forestmix.engines.primitives import terms_of
 from forestmix.engines.protocol import Capability, Statistics, Want, require
 from forestmix.engines.reference import ReferenceEngine
@@ -87,7 +88,8 @@ def test_sums_are_those_of_explicit_loops(family, objective):
 @pytest.mark.parametrize("data", DATA)
 @pytest.mark.parametrize("storage", STORAGE)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_compiled_engine_agrees(family, storage, data, dtype):
+def test_the_compiled_engine_agrees(family, storage, data, dtype, monkeypatch):
+    monkeypatch.setattr(small, "ENTRIES", 0)
     layer, seen, q, _ = case(family, storage, data, dtype)
     for objective in OBJECTIVES:
         got, terms = statistics(layer, seen, q, objective)
@@ -243,6 +245,10 @@ def test_rows_that_no_engine_knows():
     with pytest.raises(ArgumentError, match=r"kind of rows must be one of 1 \(quadratic\).*; got 7"):
         terms_of(7)
 
+    class Unknown(fmx.Poisson):
+        def primitive(self, x):
+            return None
+
     class Strange(fmx.Poisson):
         def primitive(self, x):
             return super().primitive(x)._replace(kind=np.array(0))
@@ -251,8 +257,11 @@ def test_rows_that_no_engine_knows():
     layer.family = Strange()
     with pytest.raises(ArgumentError, match="kind of rows must be one of"):
         ENGINE.observe(layer, data)
-    with pytest.raises(ArgumentError, match=r"family must have rows that engines know.*got Poisson\(\)"):
-        super(fmx.Poisson, fmx.Poisson()).primitive(data.x)
+    layer.family = Unknown()
+    with pytest.raises(ArgumentError, match=r"family must have rows that engines know.*got Unknown\(\)"):
+        ENGINE.observe(layer, data)
+    mixed = fmx.Mixed([fmx.Gaussian(), Unknown()], [0, 1])
+    assert mixed.primitive(np.ones((1, 2))) is None
 
 
 def test_capabilities_are_checked():

@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 import array_api_compat
 import numpy as np
 
+from forestmix.engines.expectations import quiet
 from forestmix.engines.primitives import terms_of
+from forestmix.errors import ArgumentError
 from forestmix.model import Layer, Observations
 
 
@@ -62,7 +64,10 @@ def row_data(layer: Layer, observations: Observations) -> RowData:
     def moved(array: Any, dtype: Any) -> Any:
         return xp.asarray(array, dtype=dtype, device=device)
 
-    kinds, *numbers = layer.family.primitive(observations.x)
+    rows_given = layer.family.primitive(observations.x)
+    if rows_given is None:
+        raise ArgumentError(f"family must have rows that engines know, such as Poisson(); got {layer.family!r}.")
+    kinds, *numbers = rows_given
     kinds = np.broadcast_to(kinds, layer.size)
     order = {kind: np.flatnonzero(kinds == kind) for kind in np.unique(kinds).tolist()}
     parts = []
@@ -81,6 +86,7 @@ def row_data(layer: Layer, observations: Observations) -> RowData:
     )
 
 
+@quiet
 def expected_terms(data: RowData, eta: Any, spread: Any) -> tuple[Any, Any, Any]:
     """Return the expected log-likelihood, ``e`` and ``kappa`` of every row at ``eta ~ N(eta, spread^2)``.
 

@@ -16,7 +16,6 @@ from typing import ClassVar, NamedTuple, Self
 import numpy as np
 
 from forestmix.arrays import Array
-from forestmix.errors import ArgumentError
 from forestmix.families.primitive import Primitive
 
 #: Counts beyond this are infinite.
@@ -126,9 +125,9 @@ class Family(ABC):
             expected.curvature,
         )
 
-    def primitive(self, x: Array) -> Primitive:
-        """Return the rows with data x, (N, n), as engines know them."""
-        raise ArgumentError(f"family must have rows that engines know, such as Poisson(); got {self!r}.")
+    def primitive(self, x: Array) -> Primitive | None:
+        """Return the rows with data x, (N, n), as engines know them; ``None`` where they do not."""
+        return None
 
     def row_codes(self, x: Array) -> RowCodes | None:
         """Return how the compiled kernels know these rows, given data (N, n); ``None`` where they do not.

@@ -110,14 +110,17 @@ class Mixed(Family):
         """Return the row terms of each row's family, in the form that loses no digits there."""
         return RowExpectations(*self._join(lambda part: part.expectations, y, mean, spread))
 
-    def primitive(self, x: Array) -> Primitive:
-        """Return the rows of each row's family."""
-        parts = [(rows, part.primitive(x[..., rows])) for part, rows in self._parts()]
+    def primitive(self, x: Array) -> Primitive | None:
+        """Return the rows of each row's family; none where a part has none."""
+        found = [part.primitive(x[..., rows]) for part, rows in self._parts()]
+        known = [own for own in found if own is not None]
+        if len(known) < len(found):
+            return None
         joined = []
-        for field in zip(*(own for _, own in parts), strict=True):
+        for field in zip(*known, strict=True):
             lead = np.broadcast_shapes(*(one.shape[:-1] for one in field))
             whole = np.empty((*lead, len(self.which)), field[0].dtype)
-            for (rows, _), one in zip(parts, field, strict=True):
+            for rows, one in zip(self._rows(), field, strict=True):
                 whole[..., rows] = one
             joined.append(whole)
         return Primitive(*joined)

@@ -10,8 +10,8 @@ import forestmix
 ROOT = Path(forestmix.__file__).parent
 ORDER = [
     "errors", "arrays", "memory", "small", "kernels", "vectors", "families", "weights", "gram", "passes", "steps",
-    "column_passes", "latents", "model", "posterior", "partition", "engines", "statistics", "flat", "interfaces", "auxiliary",
-    "bounds", "evidence", "linear_response",
+    "column_passes", "latents", "model", "posterior", "partition", "engines", "statistics", "flat", "interfaces",
+    "auxiliary", "bounds", "evidence", "linear_response",
     "prediction",
     "forest",
     "layer_posterior", "result", "inference", "progress", "batches", "run", "builders",

@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Of the benchmarks: small, default or large.
 SIZE ?= default
 
-.PHONY: demo test test-lowest test-wheel lint bench docs clean
+.PHONY: demo test test-arrays test-lowest test-wheel lint bench docs clean
 
 # An environment per set of extras would be slower to make than one with a stamp for each.
 $(BIN)/python:
@@ -34,6 +34,15 @@ test-lowest:
 test-wheel:
 	$(PYTHON) tools/check_wheel.py
 
+# Torch and JAX are large, and not needed for anything else: an environment of their own.
+$(VENV)-arrays/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-arrays
+	$(VENV)-arrays/bin/python -m pip install --quiet --editable ".[test,arrays]"
+	touch $@
+
+test-arrays: $(VENV)-arrays/.installed
+	$(VENV)-arrays/bin/python -m pytest tests/engines
+
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -46,4 +55,4 @@ docs: $(VENV)/.installed-docs
 	$(BIN)/python -m sphinx -W -b html docs docs/_build/html
 
 clean:
-	rm -rf $(VENV) .venv-lowest demo-output docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-arrays $(VENV)-lowest demo-output docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -9,10 +9,9 @@ import forestmix
 
 ROOT = Path(forestmix.__file__).parent
 ORDER = [
-    "errors", "tables", "arrays", "checks",
-    "memory", "kernels", "families", "weights", "gram", "passes", "steps", "column_passes",
-    "latents", "model", "posterior", "partition", "statistics", "flat", "interfaces", "auxiliary", "bounds", "evidence",
-    "linear_response",
+    "errors", "tables", "arrays", "checks", "memory", "small", "kernels", "vectors", "families", "weights", "gram",
+    "passes", "steps", "column_passes", "latents", "model", "posterior", "partition", "engines", "statistics", "flat",
+    "interfaces", "auxiliary", "bounds", "evidence", "linear_response",
     "prediction",
     "forest",
     "layer_posterior", "result", "inference", "progress", "batches", "run", "builders",

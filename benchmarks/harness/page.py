@@ -31,8 +31,8 @@ make bench                                  # everything; each section says how 
 .venv/bin/python -m benchmarks --render docs/benchmarks.json  # write this page again from stored numbers
 ```
 
-`windows`, `passes`, `expectations`, `launch`, `latents`, `forest` and `nuts` print tables of their own and are run by
-name; the last two are slow. None of them is part of `make bench`.
+`windows`, `passes`, `expectations`, `engines`, `launch`, `latents`, `forest` and `nuts` print tables of their own and
+are run by name; the last two are slow. None of them is part of `make bench`.
 """
 
 

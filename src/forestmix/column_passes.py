@@ -15,6 +15,7 @@ import numpy as np
 from forestmix import memory
 from forestmix.arrays import Array
 from forestmix.passes import Parts, apart, entries_of_row, totals_of
+from forestmix.small import few_entries
 from forestmix.steps import Step, StepArrays
 from forestmix.weights import DenseWeights, SparseColumnWeights, Weights
 from forestmix.weights.base import Projection
@@ -68,6 +69,8 @@ def reads_columns(weights: Weights) -> TypeGuard[ByColumns]:
     They do not where a few columns are more than the cache keeps for their second use, and all columns of a block of
     rows are less (``kernels.dense.block_rows``): then a pass is what reads W once.
     """
+    if few_entries(weights.shape):
+        return False
     if isinstance(weights, SparseColumnWeights):
         return True
     if not isinstance(weights, DenseWeights) or weights.array.flags.c_contiguous:

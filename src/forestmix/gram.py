@@ -53,11 +53,11 @@ def _transposed(weights: Weights) -> Array | scipy.sparse.csr_array:
 
 def _lower_product(W: Array | scipy.sparse.csr_array, kappa: Array) -> Array:
     """Return the lower triangle of ``W^T diag(kappa) W``."""
-    from forestmix.kernels.gram import add_products
-
     n, m = W.shape
     A = np.zeros((m, m), order="F")
     if isinstance(W, scipy.sparse.csr_array) and W.nnz <= SPARSE_DENSITY * n * m:
+        from forestmix.kernels.gram import add_products
+
         ordered = W if W.has_sorted_indices else W.sorted_indices()
         add_products(ordered.indptr, ordered.indices, plain(ordered.data), plain(kappa), A.T)
         return A

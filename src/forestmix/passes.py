@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from forestmix import memory
+from forestmix import memory, vectors
 from forestmix.arrays import Array, inner
+from forestmix.small import few_entries
 from forestmix.weights import DenseWeights, SparseWeights, Weights
 
 if TYPE_CHECKING:  # kernels are imported where they are used: Numba takes a second to load
@@ -182,12 +183,12 @@ def normal_parts(weights: Weights, direction: Array, kappa: Array) -> tuple[Part
         Parts that are still to be added up, (threads, N, m or more), and (N,).
 
     """
-    from forestmix.kernels import csr, dense
-
-    if len(direction) > 1 or not has_fused_pass(weights):
+    if len(direction) > 1 or not has_fused_pass(weights) or few_entries(weights.shape):
         rows = weights.forward(direction)
         weighted = rows * kappa
         return Parts(weights.adjoint(weighted)[None], _all_latents(weights, 1)), inner(rows, weighted)
+    from forestmix.kernels import csr, dense
+
     given = (np.ascontiguousarray(direction[0]), np.ascontiguousarray(kappa[0], weights.dtype))
     kernels = (csr.normal_rows, dense.normal_rows, dense.normal_columns)
     parts, totals = _over_ranges(weights, kernels, 1, given)
@@ -196,12 +197,9 @@ def normal_parts(weights: Weights, direction: Array, kappa: Array) -> tuple[Part
 
 def normal_image(weights: Weights, direction: Array, kappa: Array, precision: Array) -> tuple[Array, Array]:
     """Return ``A p``, (N, m), and ``p^T A p``, (N,), with ``A = diag(precision) + W^T diag(kappa) W``."""
-    from forestmix.kernels import threaded, vectors
-
     parts, form = normal_parts(weights, direction, kappa)
-    image = memory.empty(direction.shape, direction.dtype)
-    prior = threaded.summed(vectors.add_image, image.shape, 1, *parts, direction, precision, image)
-    return image, form + prior[:, 0]
+    image, prior = vectors.add_image(parts, direction, precision)
+    return image, form + prior
 
 
 def _over_ranges(

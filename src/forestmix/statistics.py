@@ -23,10 +23,12 @@ import numpy as np
 import scipy
 
 from forestmix.arrays import Array, plain, total
+from forestmix.engines.rows import RowData, expected_terms, row_data
 from forestmix.model import Layer, Observations
 from forestmix.partition import Partition
 from forestmix.passes import Pass, curvatures, fused_pass, has_fused_pass, settle_rows
 from forestmix.posterior import GaussianFactors
+from forestmix.small import few_entries
 from forestmix.weights.base import Projection
 from forestmix.weights.dense import DenseWeights
 
@@ -95,9 +97,16 @@ class Site:
         """Return the site of the chosen observations; what was derived from W is shared."""
         chosen = copy(self)
         chosen.data = self.data.take(keep).shared()
-        if "row_table" in self.__dict__ and self.row_table is not None:
-            chosen.__dict__["row_table"] = self.row_table.take(keep)
+        for name in ("row_table", "plain_rows"):
+            if self.__dict__.get(name) is not None:
+                chosen.__dict__[name] = self.__dict__[name].take(keep)
         return chosen
+
+    @cached_property
+    def plain_rows(self) -> RowData | None:
+        """The rows as the reference engine knows them, where W is small; ``None`` elsewhere, or for other rows."""
+        few = few_entries(self.layer.weights.shape, len(self.data.x))
+        return row_data(self.layer, self.data) if few and self.layer.family.primitive(self.data.x) else None
 
     @cached_property
     def row_table(self) -> RowTable | None:
@@ -162,7 +171,7 @@ class Site:
         if curvature and self.groups is not None:
             _, H = self.curvatures(sd, kappa, curvature=False, exact=exact)
             return self._grouped_curvature(self.groups, sd, kappa), H
-        if max(len(sd), len(kappa)) == 1 and has_fused_pass(weights):
+        if max(len(sd), len(kappa)) == 1 and has_fused_pass(weights) and not few_entries(weights.shape):
             both = curvatures(weights, sd[0], kappa[0], curvature=curvature, exact=exact)
             return both.curvature, both.exact
         spread = weights.project(None, sd, absolute=True).absolute * kappa if curvature else None
@@ -188,7 +197,9 @@ class Site:
     @property
     def fused(self) -> bool:
         """Whether one observation takes a single pass over W."""
-        return self.groups is None and has_fused_pass(self.layer.weights) and self.row_table is not None
+        if self.groups is not None or not has_fused_pass(self.layer.weights) or self.plain_rows is not None:
+            return False
+        return self.row_table is not None
 
     def _known_curvatures(
         self, q: GaussianFactors, known: tuple[GaussianFactors, SiteStatistics] | None
@@ -240,9 +251,10 @@ class Site:
     def _settle(self, eta: Array, spread: Array | None) -> tuple[Array, Array, Array, Array]:
         """Return value, magnitude, ``e`` and ``kappa`` of the rows.
 
-        By the family itself where no kernel knows it; and for a batch with one curvature for all, which is kept once.
+        By the reference engine where there are few; by the family itself where no kernel knows it, and for a batch with
+        one curvature for all, which is kept once.
         """
-        if self.row_table is not None and (spread is not None or len(eta) == 1):
+        if self.plain_rows is None and self.row_table is not None and (spread is not None or len(eta) == 1):
             return settle_rows(self.row_bias, self.row_table, eta, spread)
         log_likelihood, error, kappa = self.row_terms(eta, np.zeros((), eta.dtype) if spread is None else spread)
         size = np.abs(log_likelihood) + np.abs(error) * (np.abs(eta) + np.abs(self.layer.bias))
@@ -279,6 +291,10 @@ class Site:
 
     def row_terms(self, eta: Array, spread: Array, rows: Array | None = None) -> tuple[Array, Array, Array]:
         """Return the expected log-likelihood, ``e`` and ``kappa`` of every row or of some; 0 where x is missing."""
+        if rows is None and self.plain_rows is not None:
+            found, *terms = expected_terms(self.plain_rows, eta, np.atleast_2d(spread))
+            error, kappa = (term.astype(eta.dtype, copy=False) for term in terms)
+            return found, error, kappa
         family, x, observed = self.layer.family, self.data.x, self.data.observed
         if rows is not None:
             family, x = family.take(rows), x[:, rows]

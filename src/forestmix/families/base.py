@@ -16,6 +16,7 @@ from typing import ClassVar, NamedTuple, Self
 import numpy as np
 
 from forestmix.arrays import Array
+from forestmix.families.primitive import Primitive
 
 #: Counts beyond this are infinite.
 _LARGEST_COUNT = 1e300
@@ -136,6 +137,10 @@ class Family(ABC):
             statistic - expected.slope,
             expected.curvature,
         )
+
+    def primitive(self, x: Array) -> Primitive | None:
+        """Return the rows with data x, (N, n), as engines know them; ``None`` where they do not."""
+        return None
 
     def row_codes(self, x: Array) -> RowCodes | None:
         """Return how the compiled kernels know these rows, given data (N, n); ``None`` where they do not.

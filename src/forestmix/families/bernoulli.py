@@ -11,6 +11,7 @@ import scipy
 from forestmix.arrays import Array
 from forestmix.errors import ArgumentError
 from forestmix.families.base import ExpectedLogPartition, Family, RowCodes, RowExpectations
+from forestmix.families.primitive import Kind, Primitive, primitive
 
 
 class Bernoulli(Family):
@@ -54,6 +55,10 @@ class Bernoulli(Family):
         log_likelihood = -(chosen * one.below + (1 - chosen) * one.above)
         error = chosen * one.failure - (1 - chosen) * one.success
         return RowExpectations(*cast(float_type(mean, spread), log_likelihood, error, one.curvature))
+
+    def primitive(self, x: Array) -> Primitive:
+        """Return softplus rows with target x; the best log-likelihood is 0."""
+        return primitive(Kind.SOFTPLUS, 1.0, x, 0.0)
 
     def row_codes(self, x: Array) -> RowCodes:
         """Return the code; there are no parameters."""

@@ -14,6 +14,7 @@ from forestmix.errors import ArgumentError
 from forestmix.families.base import ExpectedLogPartition, Family, RowCodes, RowExpectations, smallest_count
 from forestmix.families.bernoulli import LogisticExpectations, cast, float_type, refuse, softplus_gap
 from forestmix.families.poisson import stirling_remainder
+from forestmix.families.primitive import Kind, Primitive, primitive
 
 
 class Binomial(Family):
@@ -102,6 +103,11 @@ class Binomial(Family):
         error = successes * one.failure - (trials - successes) * one.success
         parts = (-loss - _remainder(successes, trials), error, trials * one.curvature)
         return RowExpectations(*cast(float_type(mean, spread), *parts))
+
+    def primitive(self, x: Array) -> Primitive:
+        """Return softplus rows: factor ``trials``, target ``x / trials``."""
+        successes, trials = self._counts(x)
+        return primitive(Kind.SOFTPLUS, trials, successes / trials, -_remainder(successes, trials))
 
     def row_codes(self, x: Array) -> RowCodes:
         """Return the numbers of trials, and what Stirling's formula leaves of ``-log C``."""

@@ -12,6 +12,7 @@ import scipy
 
 from forestmix.arrays import Array, fits, in_precision, per_variable
 from forestmix.families.base import ExpectedLogPartition, Family, RowCodes, RowExpectations
+from forestmix.families.primitive import Kind, Primitive, primitive
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 
@@ -80,6 +81,11 @@ class Gaussian(Family):
         residual = (y - mean) / self.sd
         log_likelihood = -0.5 * residual**2 - 0.5 * (spread / self.sd) ** 2 - self._log_normaliser()
         return RowExpectations(log_likelihood, residual / self.sd, 1 / self.sd**2)
+
+    def primitive(self, x: Array) -> Primitive:
+        """Return quadratic rows: factor ``1 / sd^2``, target x, at best the density at its mean."""
+        sd = self.sd.astype(np.float64)
+        return primitive(Kind.QUADRATIC, 1 / sd**2, x, -np.log(sd) - _HALF_LOG_TWO_PI)
 
     def row_codes(self, x: Array) -> RowCodes:
         """Return ``1 / sd`` and the logarithm of the normaliser."""

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from forestmix.arrays import Array, numbers
 from forestmix.errors import ArgumentError
 from forestmix.families.base import ExpectedLogPartition, Family, RowCodes, RowExpectations
+from forestmix.families.primitive import Primitive
 
 
 class Mixed(Family):
@@ -116,6 +117,21 @@ class Mixed(Family):
     def expectations(self, y: Array, mean: Array, spread: Array) -> RowExpectations:
         """Return the row terms of each row's family, in the form that loses no digits there."""
         return RowExpectations(*self._join(lambda part: part.expectations, y, mean, spread))
+
+    def primitive(self, x: Array) -> Primitive | None:
+        """Return the rows of each row's family; none where a part has none."""
+        found = [part.primitive(x[..., rows]) for part, rows in self._parts()]
+        known = [own for own in found if own is not None]
+        if len(known) < len(found):
+            return None
+        joined = []
+        for field in zip(*known, strict=True):
+            lead = np.broadcast_shapes(*(one.shape[:-1] for one in field))
+            whole = np.empty((*lead, len(self.which)), field[0].dtype)
+            for rows, one in zip(self._rows(), field, strict=True):
+                whole[..., rows] = one
+            joined.append(whole)
+        return Primitive(*joined)
 
     def row_codes(self, x: Array) -> RowCodes | None:
         """Return the codes of each row's family; none where a part has none."""

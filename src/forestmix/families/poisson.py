@@ -12,6 +12,7 @@ from forestmix.arrays import Array
 from forestmix.errors import ArgumentError
 from forestmix.families.base import ExpectedLogPartition, Family, RowCodes, RowExpectations, smallest_count
 from forestmix.families.bernoulli import cast, float_type, refuse
+from forestmix.families.primitive import Kind, Primitive, primitive
 
 #: The largest eta whose draws fit in 64-bit integers, with room for the spread of a draw.
 _LARGEST_SAMPLED = 43.0
@@ -83,6 +84,10 @@ class Poisson(Family):
             log_likelihood = np.where(none, -rate, -count * ((jump - d) + growth) - stirling_remainder(count))
             error = np.where(none, -rate, -count * jump)
         return RowExpectations(*cast(float_type(mean, spread), log_likelihood, error, rate))
+
+    def primitive(self, x: Array) -> Primitive:
+        """Return exponential rows with target x, at best with what Stirling's formula leaves of ``-log x!``."""
+        return primitive(Kind.EXPONENTIAL, 1.0, x, -stirling_remainder(x))
 
     def row_codes(self, x: Array) -> RowCodes:
         """Return what Stirling's formula leaves of ``log x!``."""

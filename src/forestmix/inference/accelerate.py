@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from forestmix import memory
+from forestmix import vectors
 from forestmix.arrays import Array, inner
 from forestmix.column_passes import column_image, conjugate_step, reads_columns
 from forestmix.inference import direct
@@ -118,18 +118,13 @@ class ConjugateGradients(Memory):
 
         ``form`` is ``p^T diag(1 / sigma0^2) p`` and ``slope`` is ``gradient^T p``.
         """
-        from forestmix.kernels import threaded, vectors
-
         weights, direction = problem.site.layer.weights, self.direction
         assert direction is not None
         parts, of_rows = normal_parts(weights, direction, point.site.kappa)
         length = ratio(slope, form + of_rows)
-        mean, gradient = (memory.empty(direction.shape, direction.dtype) for _ in range(2))
-        norm = threaded.summed(
-            vectors.move, direction.shape, 1, length.astype(mean.dtype), direction, *parts,
-            problem.prior_precision, self.inverse, point.q.mean, point.gradient, mean, gradient,
-        )  # fmt: skip
-        return length, mean, gradient, norm[:, 0]
+        return length, *vectors.move(
+            length, direction, parts, problem.prior_precision, self.inverse, point.q.mean, point.gradient
+        )
 
     def _by_columns(
         self, problem: Problem, point: Point, form: Array, slope: Array
@@ -153,8 +148,6 @@ class ConjugateGradients(Memory):
 
     def _turn(self, problem: Problem, gradient: Array) -> tuple[Array, Array]:
         """Make the next direction p; return ``p^T diag(1 / sigma0^2) p`` and ``gradient^T p``, (N,)."""
-        from forestmix.kernels import threaded, vectors
-
         ahead = self.ahead if self.ahead is not None and self.ahead[0] is gradient else None
         if ahead is None:
             squared_norm = np.einsum("kj,kj,kj->k", *np.broadcast_arrays(gradient, gradient, self.inverse))
@@ -164,9 +157,7 @@ class ConjugateGradients(Memory):
             self.direction, share = np.zeros_like(gradient), np.zeros(len(gradient), gradient.dtype)
         else:
             share = ratio(squared_norm, self.squared_norm).astype(gradient.dtype)
-        forms = threaded.summed(
-            vectors.turn, gradient.shape, 2, share, gradient, self.inverse, problem.prior_precision, self.direction
-        )  # fmt: skip
+        forms = vectors.turn(share, gradient, self.inverse, problem.prior_precision, self.direction)
         self.squared_norm = squared_norm.copy()  # ``forget`` writes to it, and the point has the same array
         weights = problem.site.layer.weights
         if len(gradient) == 1 and reads_columns(weights):
@@ -175,7 +166,7 @@ class ConjugateGradients(Memory):
             else:
                 # Not by BLAS, whose threads would go on waiting for more work while the next steps are made.
                 self.rows = column_image(weights, self.direction[0])
-        return forms[:, 0], forms[:, 1]
+        return forms
 
 
 def solve_variances(problem: Problem, point: Point) -> tuple[Array, Array]:

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from forestmix import vectors
 from forestmix.arrays import Array, inner
 from forestmix.inference.accelerate import dot, ratio
 from forestmix.inference.base import Memory, Proposal
@@ -151,12 +152,12 @@ class NewtonSteps(Memory):
         rest, found = gradient.copy(), inner(pairs[-1].direction, gradient) if pairs else None
         for k in reversed(range(len(pairs))):
             shares.append(found * pairs[k].inverse)
-            found = _advance(rest, -shares[-1], pairs[k].image, pairs[max(k - 1, 0)].direction)
+            found = vectors.advance(rest, -shares[-1], pairs[k].image, pairs[max(k - 1, 0)].direction)
         step = rest / precision
         found = inner(pairs[0].image, step) if pairs else None
         for k, pair in enumerate(pairs):
             share = shares.pop() - found * pair.inverse
-            found = _advance(step, share, pair.direction, pairs[min(k + 1, len(pairs) - 1)].image)
+            found = vectors.advance(step, share, pair.direction, pairs[min(k + 1, len(pairs) - 1)].image)
         return step
 
     def _solve(self, problem: Problem, point: Point, precision: Array, norm: Array) -> tuple[Array, int]:
@@ -180,14 +181,6 @@ class NewtonSteps(Memory):
         for pair in new_pairs:
             self._keep(*pair)
         return step, len(new_pairs)
-
-
-def _advance(vector: Array, length: Array, direction: Array, measure: Array) -> Array:
-    """Move a vector, (N, m), in place, and return its product with ``measure`` there, (N,): one reading for both."""
-    from forestmix.kernels import threaded, vectors
-
-    lengths = length.astype(vector.dtype)
-    return threaded.summed(vectors.advance, vector.shape, 1, lengths, direction, measure, vector)[:, 0]
 
 
 def safe_share(problem: Problem, old: GaussianFactors, new: GaussianFactors) -> Array:

@@ -23,7 +23,7 @@ from forestmix.steps import Latents, Step, StepArrays, row_step
 def with_plain_steps(problem: Problem) -> Site:
     """Return the site of a problem whose latents are all updated at once, as its weights allow."""
     weights = problem.site.layer.weights
-    if problem.site.row_table is None:
+    if problem.site.plain_rows is not None or problem.site.row_table is None:
         return problem.site
     if reads_columns(weights):
         return ColumnSite(problem)

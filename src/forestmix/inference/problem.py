@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from forestmix import memory
+from forestmix import vectors
 from forestmix.arrays import Array, inner
 from forestmix.errors import ArgumentError
 from forestmix.model import DEF, Observations
@@ -122,13 +122,7 @@ class Problem:
 
     def _slope(self, q: GaussianFactors, gradient: Array) -> tuple[Array, Array]:
         """Return the slope of the objective, (N, m), and ``sum_j (mu_j - prior_mean_j)^2 / sigma0_j^2``, (N,)."""
-        from forestmix.kernels import threaded, vectors
-
-        slope = memory.empty(q.mean.shape, q.mean.dtype)
-        form = threaded.summed(
-            vectors.prior_slope, slope.shape, 1, q.mean, self.prior_mean, self.prior_precision, gradient, slope
-        )  # fmt: skip
-        return slope, form[:, 0]
+        return vectors.prior_slope(q.mean, self.prior_mean, self.prior_precision, gradient)
 
     def moved(
         self, point: Point, q: GaussianFactors, gradient: Array, gain: Array, squared_norm: Array | None

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from forestmix import memory
+from forestmix import vectors
 from forestmix.arrays import Array, plain
 from forestmix.inference.compiled import by_observations, plain_rows
 from forestmix.inference.problem import Point, Problem
@@ -56,13 +56,7 @@ def forest_mixture(problem: Problem, point: Point) -> tuple[Array, Array]:
 
 def spread_at(problem: Problem, information: Array, old: Array) -> Array:
     """Return ``1 / sqrt(1 / sigma0_j^2 + information_j)``, the best spread, or ``old`` where it has settled."""
-    from forestmix.kernels import threaded, vectors
-
-    new = memory.empty(information.shape, information.dtype)
-    changed = threaded.summed(
-        vectors.spreads, new.shape, 1, problem.prior_precision, information, old, settled_unit(new.dtype), new
-    )  # fmt: skip
-    return new if changed.any() or new.shape != old.shape else old
+    return vectors.spreads(problem.prior_precision, information, old, settled_unit(information.dtype))
 
 
 def settled_unit(dtype: np.dtype[Any]) -> float:
@@ -85,15 +79,12 @@ def step_all(problem: Problem, point: Point, rule: Rule) -> GaussianFactors:
 
 def step_forest(problem: Problem, point: Point) -> GaussianFactors:
     """Update every latent at once by the forest mixture rule, in one reading of the vectors."""
-    from forestmix.kernels import threaded, vectors
-
-    curvature, information, old = problem.curvature(point), point.site.information, point.q
-    mean, sd = (memory.empty(part.shape, part.dtype) for part in (old.mean, information))
-    changed = threaded.summed(
-        vectors.step, mean.shape, 1, problem.prior_precision, curvature, information, point.gradient, old.mean,
-        old.sd, settled_unit(sd.dtype), mean, sd,
+    information, old = point.site.information, point.q
+    mean, sd = vectors.step(
+        problem.prior_precision, problem.curvature(point), information, point.gradient, old.mean, old.sd,
+        settled_unit(information.dtype),
     )  # fmt: skip
-    return GaussianFactors(mean, sd if changed.any() or sd.shape != old.sd.shape else old.sd)
+    return GaussianFactors(mean, sd)
 
 
 def mix(old: GaussianFactors, new: GaussianFactors, share: float | Array) -> GaussianFactors:

@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 import scipy
 
+from forestmix import vectors
 from forestmix.arrays import Array, inner
 from forestmix.families import Gaussian
 from forestmix.latents.base import Factors
@@ -51,10 +52,8 @@ class GaussianFactors(Factors):
         Where ``s0_j`` is infinite, for a latent whose prior is among the rows (``flat.py``), it is minus the entropy of
         ``q_j``.
         """
-        from forestmix.kernels import threaded, vectors
-
         precision = np.broadcast_to(prior.family.sd.astype(np.float64) ** -2.0, self.sd.shape[1])
-        return 0.5 * threaded.summed(vectors.spread_divergence, self.sd.shape, 1, self.sd, precision)[:, 0]
+        return 0.5 * vectors.spread_divergence(self.sd, precision)
 
     def quantile(self, p: Array) -> Array:
         """Return ``mean + sd Phi^-1(p)``."""

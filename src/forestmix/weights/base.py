@@ -42,6 +42,10 @@ class Weights(ABC):
     def nnz(self) -> int:
         """The number of entries that are not zero."""
 
+    def prototype(self) -> Any:
+        """Return an empty array in the library, precision and place that products with W are in."""
+        return np.empty(0, self.dtype)
+
     def forward(self, y: ArrayLike) -> Array:
         """Return W y for each vector of ``y``: (..., m) -> (..., n)."""
         batch, lead = self._as_batch("y", y, self.shape[1])

@@ -11,6 +11,7 @@ import scipy
 
 from forestmix.arrays import Array, working_dtype
 from forestmix.errors import ArgumentError
+from forestmix.small import few_entries
 from forestmix.weights.base import Projection, Weights
 from forestmix.weights.checks import check_matrix_shape, not_finite, sums_to_finite
 
@@ -62,6 +63,8 @@ class SparseWeights(Weights):
         """Return the products in one pass over the entries, with no copy of them."""
         if mean is None and not absolute and not squared:
             return Projection(None, None, None)
+        if few_entries(self.shape):
+            return super().project(mean, sd, absolute=absolute, squared=squared)
         from forestmix.kernels import csr, threaded
 
         (n, m), wanted = self.shape, (mean is not None, absolute, squared)
@@ -80,6 +83,8 @@ class SparseWeights(Weights):
         given = (error, absolute, squared)
         if all(part is None for part in given):
             return Projection(None, None, None)
+        if few_entries(self.shape):
+            return super().collect(error, absolute, squared)
         from forestmix.kernels import csr, threaded
 
         n, m = self.shape

@@ -12,6 +12,7 @@ import scipy
 from forestmix.arrays import Array
 from forestmix.errors import ArgumentError
 from forestmix.memory import empty
+from forestmix.small import few_entries
 from forestmix.weights.base import Projection, Weights
 from forestmix.weights.sparse import SparseWeights
 
@@ -43,10 +44,12 @@ class SparseColumnWeights(Weights):
         return self.transposed.nnz
 
     def _forward(self, batch: Array) -> Array:
-        return np.asarray(self.project(batch).linear)
+        small = few_entries(self.shape)
+        return self.transposed._adjoint(batch) if small else np.asarray(self.project(batch).linear)
 
     def _adjoint(self, batch: Array) -> Array:
-        return np.asarray(self.collect(batch).linear)
+        small = few_entries(self.shape)
+        return self.transposed._forward(batch) if small else np.asarray(self.collect(batch).linear)
 
     def __abs__(self) -> SparseColumnWeights:
         return _transpose_of(abs(self.transposed))
@@ -63,6 +66,8 @@ class SparseColumnWeights(Weights):
         self, mean: Array | None, sd: Array | None = None, *, absolute: bool = False, squared: bool = False
     ) -> Projection:
         """Return the products in one pass over the entries, with no copy of them."""
+        if few_entries(self.shape):
+            return super().project(mean, sd, absolute=absolute, squared=squared)
         spread = sd if absolute else None
         variance = np.square(sd) if squared and sd is not None else None
         if mean is None or any(part is not None and len(part) != 1 for part in (mean, spread, variance)):
@@ -82,6 +87,8 @@ class SparseColumnWeights(Weights):
 
     def collect(self, error: Array | None, absolute: Array | None = None, squared: Array | None = None) -> Projection:
         """Return the products in one pass over the entries, with no copy of them."""
+        if few_entries(self.shape):
+            return super().collect(error, absolute, squared)
         from forestmix.kernels import csc, threaded
 
         (n, m), given = self.shape, (error, absolute, squared)

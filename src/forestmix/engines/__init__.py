@@ -1,0 +1,1 @@
+"""Engines evaluate a layer: what its rows say of the latents above them, in any array library."""

@@ -1,0 +1,82 @@
+"""Terms of rows at ``zeta ~ N(m, r^2)``, for the three functions that families are made of.
+
+Each function returns the expected divergence ``E D = D(m) + E A(zeta) - A(m)``, then ``target - E A'`` and ``E A''``
+(``forestmix.families.primitive``). No part of the first is negative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from forestmix.engines import expectations
+from forestmix.errors import ArgumentError
+from forestmix.families.primitive import Kind
+
+
+class Terms(NamedTuple):
+    """``E D``, ``target - E A'`` and ``E A''`` of each row."""
+
+    loss: Any
+    error: Any
+    curvature: Any
+
+
+def terms_of(kind: int) -> Callable[[Any, Any, Any, Any], Terms]:
+    """Return the function for a kind of rows."""
+    known = {Kind.QUADRATIC: quadratic, Kind.EXPONENTIAL: exponential, Kind.SOFTPLUS: softplus}
+    if kind not in known:
+        names = ", ".join(f"{one.value} ({one.name.lower()})" for one in known)
+        raise ArgumentError(f"kind of rows must be one of {names}; got {kind}.")
+    return known[Kind(kind)]
+
+
+def quadratic(xp: Any, target: Any, m: Any, r: Any) -> Terms:
+    """Return the terms of ``A = zeta^2 / 2``: ``((target - m)^2 + r^2) / 2``, the residual, and 1."""
+    residual = target - m
+    return Terms(0.5 * (residual * residual + r * r), residual, xp.ones_like(m[:1, :]))
+
+
+def exponential(xp: Any, target: Any, m: Any, r: Any) -> Terms:
+    """Return the terms of ``A = exp``, relative to the target.
+
+    With ``d = m + r^2 / 2 - log(target)``, the divergence is ``target (exp(d) - 1 - d + r^2 / 2)`` and the error
+    ``-target (exp(d) - 1)``; for a target of 0 they are ``exp(m + r^2 / 2)``, and minus that.
+    """
+    growth = 0.5 * r * r
+    rate = expectations.exponential(xp, m, r).value
+    some = target > 0
+    count = xp.where(some, target, xp.ones_like(target))
+    d = m + growth - xp.log(count)
+    # Past 1000 the exponential is infinite anyway; a finite d keeps infinity minus infinity away.
+    d = xp.where(d > 1000, xp.full_like(d, 1000.0), d)
+    jump = xp.expm1(d)
+    return Terms(xp.where(some, count * (jump - d + growth), rate), xp.where(some, -count * jump, -rate), rate)
+
+
+def softplus(xp: Any, target: Any, m: Any, r: Any) -> Terms:
+    """Return the terms of ``A = log(1 + exp)``, whose divergence is that of two Bernoulli distributions.
+
+    ``D(m) = KL(target || sigma(m))``. Of ``E sigma(zeta)`` and ``E sigma(-zeta)`` neither is one minus the other where
+    it is small.
+    """
+    expected = expectations.lower_softplus(xp, -xp.abs(m), r)
+    positive, rest = m > 0, 1 - expected.slope
+    success, failure = xp.where(positive, rest, expected.slope), xp.where(positive, expected.slope, rest)
+    small = xp.exp(-xp.abs(m))
+    high, low, base = 1 / (1 + small), small / (1 + small), xp.log1p(small)
+    nothing = xp.zeros_like(m)
+    divergence = _part(xp, target, xp.where(positive, high, low), xp.where(positive, nothing, m) - base) + _part(
+        xp, 1 - target, xp.where(positive, low, high), xp.where(positive, -m, nothing) - base
+    )
+    return Terms(divergence + expected.excess, target * failure - (1 - target) * success, expected.curvature)
+
+
+def _part(xp: Any, f: Any, p: Any, log_p: Any) -> Any:
+    """Return ``f log(f / p) + p - f``; near ``f = p``, where that cancels, from their relative difference."""
+    some = f > 0
+    safe = xp.where(some, f, xp.ones_like(f))
+    u = (p - f) / safe
+    near = some & (xp.abs(u) < 0.5)
+    u = xp.where(near, u, xp.zeros_like(u))
+    return xp.where(near, f * (u - xp.log1p(u)), xp.where(some, f * (xp.log(safe) - log_p) + (p - f), p))

@@ -1,0 +1,122 @@
+"""The rows of a layer with their data, in the library and on the device of W, and their terms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import array_api_compat
+import numpy as np
+
+from forestmix.engines.expectations import quiet
+from forestmix.engines.primitives import terms_of
+from forestmix.errors import ArgumentError
+from forestmix.model import Layer, Observations
+
+
+class Part(NamedTuple):
+    """Rows of one kind, with the numbers of a ``Primitive``; ``places``: theirs in the layer, ``None`` for all rows."""
+
+    kind: int
+    places: Any
+    factor: Any
+    shift: Any
+    sign: Any
+    target: Any
+    best: Any
+
+
+@dataclass(frozen=True)
+class RowData:
+    """The rows of a layer with their data, in the library and on the device of W.
+
+    ``parts``: rows of each kind; ``order``: where row i is among the rows of all parts, one part after another;
+    ``bias`` and ``x``: in the precision of W; ``observed``: True where an entry is there, ``None`` if all are;
+    ``dtype``: that of row terms, float64 where the device has it.
+    """
+
+    parts: tuple[Part, ...]
+    order: Any
+    bias: Any
+    x: Any
+    observed: Any
+    dtype: Any
+
+    def take(self, keep: Any) -> RowData:
+        """Return the data of the chosen observations, whose positions ``keep`` holds."""
+        xp = array_api_compat.array_namespace(self.x)
+
+        def chosen(array: Any) -> Any:
+            shared = array.ndim < 2 or array.shape[0] == 1 < self.x.shape[0]
+            return array if shared else xp.take(array, keep, axis=0)
+
+        parts = [Part(part.kind, part.places, *map(chosen, part[2:])) for part in self.parts]
+        observed = None if self.observed is None else chosen(self.observed)
+        return replace(self, parts=tuple(parts), x=chosen(self.x), observed=observed)
+
+
+def row_data(layer: Layer, observations: Observations) -> RowData:
+    """Return the rows of a layer with their data."""
+    like = layer.weights.prototype()
+    xp, device = array_api_compat.array_namespace(like), array_api_compat.device(like)
+    dtype = double(xp, device)
+
+    def moved(array: Any, dtype: Any) -> Any:
+        return xp.asarray(array, dtype=dtype, device=device)
+
+    rows_given = layer.family.primitive(observations.x)
+    if rows_given is None:
+        raise ArgumentError(f"family must have rows that engines know, such as Poisson(); got {layer.family!r}.")
+    kinds, *numbers = rows_given
+    kinds = np.broadcast_to(kinds, layer.size)
+    order = {kind: np.flatnonzero(kinds == kind) for kind in np.unique(kinds).tolist()}
+    parts = []
+    for kind, rows in order.items():
+        terms_of(kind)  # raises here, and not in the middle of a run
+        places = None if len(order) == 1 else moved(rows, xp.int64)
+        own = (field if places is None or field.ndim == 0 else field[..., rows] for field in numbers)
+        parts.append(Part(kind, places, *(moved(field, dtype) for field in own)))
+    return RowData(
+        tuple(parts),
+        moved(np.argsort(np.concatenate(list(order.values()))), xp.int64),
+        moved(layer.bias, like.dtype),
+        moved(observations.x, like.dtype),
+        None if observations.observed is None else moved(observations.observed, xp.bool),
+        dtype,
+    )
+
+
+@quiet
+def expected_terms(data: RowData, eta: Any, spread: Any) -> tuple[Any, Any, Any]:
+    """Return the expected log-likelihood, ``e`` and ``kappa`` of every row at ``eta ~ N(eta, spread^2)``.
+
+    They are in double precision, and 0 where x is missing, whatever the rows would have been there.
+    """
+    xp = array_api_compat.array_namespace(eta)
+    wide = [xp.astype(part, data.dtype) for part in (eta, spread)]
+    parts = [_part_terms(xp, part, *wide) for part in data.parts]
+    found = parts[0] if len(parts) == 1 else _joined(xp, parts, data.order, eta.shape[0])
+    if data.observed is None:
+        return found
+    log_likelihood, error, kappa = (xp.where(data.observed, term, xp.zeros_like(term)) for term in found)
+    return log_likelihood, error, kappa
+
+
+def double(xp: Any, device: Any) -> Any:
+    """Return float64, or float32 for a library or device that has no other."""
+    return xp.__array_namespace_info__().dtypes(device=device, kind="real floating").get("float64", xp.float32)
+
+
+def _part_terms(xp: Any, part: Part, eta: Any, spread: Any) -> tuple[Any, Any, Any]:
+    """Return log-likelihood, ``e`` and ``kappa`` of the rows of one kind (``forestmix.families.primitive``)."""
+    if part.places is not None:
+        eta, spread = xp.take(eta, part.places, axis=1), xp.take(spread, part.places, axis=1)
+    loss, error, curvature = terms_of(part.kind)(xp, part.target, part.sign * (eta - part.shift), spread)
+    return part.best - part.factor * loss, part.sign * part.factor * error, part.factor * curvature
+
+
+def _joined(xp: Any, parts: list[tuple[Any, Any, Any]], order: Any, count: int) -> tuple[Any, Any, Any]:
+    """Return the terms of all rows in their order, for so many observations."""
+    wide = [[xp.broadcast_to(one, (count, one.shape[1])) for one in field] for field in zip(*parts, strict=True)]
+    log_likelihood, error, kappa = (xp.take(xp.concat(field, axis=1), order, axis=1) for field in wide)
+    return log_likelihood, error, kappa

@@ -1,0 +1,22 @@
+"""What is small enough to be left to NumPy: there, loading or compiling kernels would take longer than the whole run.
+
+Measured by ``python -m benchmarks engines``: at the limit an evaluation takes about 1 ms longer than a compiled one,
+and a run has some tens of them. To load kernels takes 0.3 s, to compile them 10 s.
+"""
+
+from __future__ import annotations
+
+#: Entries of W, times the number of observations, up to which W is read by products of NumPy and SciPy.
+ENTRIES = 2**18
+#: Latents, times the number of observations, up to which the vectors of a step are NumPy's.
+LATENTS = 2**13
+
+
+def few_entries(shape: tuple[int, int], observations: int = 1) -> bool:
+    """Return whether W is small, for so many observations."""
+    return shape[0] * shape[1] * observations <= ENTRIES
+
+
+def few_latents(shape: tuple[int, ...]) -> bool:
+    """Return whether vectors of a batch are short."""
+    return shape[0] * shape[-1] <= LATENTS

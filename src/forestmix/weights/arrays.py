@@ -1,0 +1,102 @@
+"""Dense weights in an array of another library, which stays on its device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import array_api_compat
+import numpy as np
+import scipy
+
+from forestmix.arrays import Array
+from forestmix.errors import ArgumentError
+from forestmix.weights.base import Weights
+from forestmix.weights.checks import check_matrix_shape
+
+
+class ArrayWeights(Weights):
+    """A dense array of PyTorch, JAX, CuPy or any library of the array API standard, as weights.
+
+    Products take arrays of that library and return them. ``|W|`` and ``W∘W`` are made anew where they are asked for:
+    a product with one of them needs memory for a second W while it lasts.
+
+    Attributes:
+        array: W itself, (n, m).
+        namespace: the library's functions, as the standard names them.
+        device: where W is.
+    """
+
+    def __init__(self, array: Any) -> None:
+        self.namespace = array_api_compat.array_namespace(array)
+        self.device = array_api_compat.device(array)
+        single, double = array.dtype == self.namespace.float32, array.dtype == self.namespace.float64
+        if not (single or double):
+            raise ArgumentError(f"W must hold float32 or float64 numbers; got dtype {array.dtype}.")
+        check_matrix_shape("W", tuple(array.shape))
+        if not bool(self.namespace.all(self.namespace.isfinite(array))):
+            raise ArgumentError("W must be finite; got entries that are not.")
+        self.array = array
+        super().__init__((array.shape[0], array.shape[1]), np.dtype(np.float32 if single else np.float64))
+
+    @property
+    def nnz(self) -> int:
+        """The number of entries that are not zero."""
+        return int(self.namespace.count_nonzero(self.array))
+
+    def prototype(self) -> Any:
+        """Return an empty array in the library, precision and place of W."""
+        return self.array[:0, 0]
+
+    def forward(self, y: Any) -> Any:
+        """Return W y for each vector of ``y``: (..., m) -> (..., n)."""
+        return self._forward(self._given("y", y, self.shape[1]))
+
+    def adjoint(self, r: Any) -> Any:
+        """Return W^T r for each vector of ``r``: (..., n) -> (..., m)."""
+        return self._adjoint(self._given("r", r, self.shape[0]))
+
+    def _forward(self, batch: Any) -> Any:
+        return batch @ self.namespace.matrix_transpose(self.array)
+
+    def _adjoint(self, batch: Any) -> Any:
+        return batch @ self.array
+
+    def __abs__(self) -> ArrayWeights:
+        return self._with(self.namespace.abs(self.array))
+
+    def square(self) -> ArrayWeights:
+        """Return the weights w_ij^2."""
+        return self._with(self.array * self.array)
+
+    def support(self) -> ArrayWeights:
+        """Return the weights that are 1 where w_ij is not zero, and 0 elsewhere."""
+        return self._with(self.namespace.astype(self.array != 0, self.array.dtype))
+
+    def _with(self, array: Any) -> ArrayWeights:
+        # Not through __init__: a check of every entry would be a second reading, and wait for the device.
+        weights = object.__new__(type(self))
+        weights.__dict__.update(self.__dict__, array=array)
+        return weights
+
+    def _given(self, name: str, values: Any, length: int) -> Any:
+        """Return vectors in the library, precision and place of W."""
+        values = self.namespace.asarray(values, dtype=self.array.dtype, device=self.device)
+        if values.ndim == 0 or values.shape[-1] != length:
+            raise ArgumentError(
+                f"{name} must have last dimension {length}, for weights of shape {self.shape}; "
+                f"got an array of shape {tuple(values.shape)}."
+            )
+        return values
+
+    def _columns(self, indices: Array | None) -> scipy.sparse.csc_array:
+        array = self.toarray()
+        return scipy.sparse.csc_array(array if indices is None else array[:, indices])
+
+    def _rows(self, indices: Array | None) -> scipy.sparse.csr_array:
+        array = self.toarray()
+        return scipy.sparse.csr_array(array if indices is None else array[indices])
+
+    def toarray(self) -> Array:
+        """Return W as a new NumPy array, copied from its device."""
+        elsewhere = array_api_compat.is_torch_array(self.array) or array_api_compat.is_cupy_array(self.array)
+        return np.asarray(array_api_compat.to_device(self.array, "cpu") if elsewhere else self.array).copy()

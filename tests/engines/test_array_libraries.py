@@ -1,0 +1,106 @@
+"""The reference engine gives the same answers in every array library, in arrays of that library."""
+
+import array_api_compat
+import numpy as np
+import pytest
+
+import forestmix as fmx
+from array_libraries import LIBRARIES, namespace, numpy_of
+from engine_cases import DATA, FAMILIES, case
+from forestmix.engines.protocol import Want
+from forestmix.engines.reference import ReferenceEngine
+from forestmix.errors import ArgumentError
+from forestmix.posterior import GaussianFactors
+from forestmix.weights.arrays import ArrayWeights
+
+ENGINE = ReferenceEngine()
+SUMS = ("value", "magnitude", "gradient", "curvature_sd", "information")
+
+
+def in_library(xp, layer, q, W):
+    own = fmx.Layer(layer.family, ArrayWeights(xp.asarray(W)), layer.bias)
+    return own, GaussianFactors(xp.asarray(q.mean), xp.asarray(q.sd))
+
+
+@pytest.mark.parametrize("data", DATA)
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_statistics_are_the_same(library, family, data):
+    xp = namespace(library)
+    layer, seen, q, W = case(family, data=data)
+    own, factors = in_library(xp, layer, q, W)
+    mine = ENGINE.observe(own, seen)
+    for objective in ("fm", "elbo"):
+        right, _ = ENGINE.statistics(layer, ENGINE.observe(layer, seen), q, Want.ALL, objective)
+        got, terms = ENGINE.statistics(own, mine, factors, Want.ALL, objective)
+        for name in SUMS:
+            one = getattr(got, name)
+            assert array_api_compat.array_namespace(one) is array_api_compat.array_namespace(own.weights.array)
+            assert array_api_compat.device(one) == array_api_compat.device(own.weights.array)
+            np.testing.assert_allclose(numpy_of(one), getattr(right, name), rtol=1e-10, atol=1e-12)
+        assert type(terms.kappa) is type(own.weights.array)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_single_precision_stays(library):
+    xp = namespace(library)
+    layer, seen, q, W = case("mixed", data="missing", dtype=np.float32)
+    own, factors = in_library(xp, layer, q, W)
+    got, terms = ENGINE.statistics(own, ENGINE.observe(own, seen), factors, Want.ALL, "elbo")
+    right, _ = ENGINE.statistics(layer, ENGINE.observe(layer, seen), q, Want.ALL, "elbo")
+    assert got.gradient.dtype == got.information.dtype == terms.kappa.dtype == xp.float32
+    assert got.value.dtype == xp.float64
+    for name in SUMS:
+        np.testing.assert_allclose(numpy_of(getattr(got, name)), getattr(right, name), rtol=1e-4)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_products_and_chosen_observations(library):
+    xp = namespace(library)
+    layer, seen, q, W = case("bernoulli", data="missing")
+    own, factors = in_library(xp, layer, q, W)
+    kappa = np.random.default_rng(0).random((3, 9))
+    image, form = ENGINE.normal_product(own, xp.asarray(kappa), factors.mean)
+    right = ENGINE.normal_product(layer, kappa, q.mean)
+    np.testing.assert_allclose(numpy_of(image), right[0], rtol=1e-12)
+    np.testing.assert_allclose(numpy_of(form), right[1], rtol=1e-12)
+    keep = xp.asarray(np.array([2, 0]))
+    chosen = GaussianFactors(xp.take(factors.mean, keep, axis=0), xp.take(factors.sd, keep, axis=0))
+    got, _ = ENGINE.statistics(own, ENGINE.observe(own, seen).take(keep), chosen, Want.GRADIENT, "fm")
+    whole, _ = ENGINE.statistics(layer, ENGINE.observe(layer, seen), q, Want.GRADIENT, "fm")
+    np.testing.assert_allclose(numpy_of(got.gradient), whole.gradient[[2, 0]], rtol=1e-12)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_weights_are_weights(library):
+    xp = namespace(library)
+    W = np.array([[1.0, 0.0, -2.0], [0.0, 3.0, 0.5]])
+    weights = ArrayWeights(xp.asarray(W))
+    assert (weights.shape, weights.dtype, weights.nnz) == ((2, 3), np.float64, 4)
+    for one, right in ((weights, W), (abs(weights), abs(W)), (weights.square(), W**2), (weights.support(), W != 0)):
+        y, r = np.array([[1.0, 2.0, 3.0], [0.0, 1.0, 0.0]]), np.array([2.0, -1.0])
+        np.testing.assert_array_equal(numpy_of(one.forward(xp.asarray(y))), y @ right.T)
+        np.testing.assert_array_equal(numpy_of(one.adjoint(xp.asarray(r))), r @ right)
+        np.testing.assert_array_equal(one.toarray(), right)
+        np.testing.assert_array_equal(one.columns([2, 0]).toarray(), right[:, [2, 0]])
+        np.testing.assert_array_equal(one.rows().toarray(), right)
+    with pytest.raises(ArgumentError, match=r"y must have last dimension 3.*got an array of shape \(2,\)"):
+        weights.forward(xp.asarray(np.zeros(2)))
+    with pytest.raises(ArgumentError, match=r"W must hold float32 or float64 numbers; got dtype .*int"):
+        ArrayWeights(xp.asarray(np.ones((2, 2), int)))
+    with pytest.raises(ArgumentError, match="W must be finite"):
+        ArrayWeights(xp.asarray(np.full((2, 2), np.nan)))
+
+
+def test_a_whole_evaluation_can_be_traced():
+    jax = pytest.importorskip("jax")
+    xp = namespace("jax")
+    layer, seen, q, W = case("mixed", data="missing")
+    own, factors = in_library(xp, layer, q, W)
+    data = ENGINE.observe(own, seen)
+
+    def value(mean):
+        return ENGINE.statistics(own, data, GaussianFactors(mean, factors.sd), Want.VALUE, "fm")[0].value.sum()
+
+    right, _ = ENGINE.statistics(layer, ENGINE.observe(layer, seen), q, Want.GRADIENT, "fm")
+    np.testing.assert_allclose(jax.jit(jax.grad(value))(factors.mean), right.gradient, rtol=1e-8, atol=1e-10)

@@ -13,6 +13,7 @@ from forestmix import memory
 from forestmix.arrays import Array
 from forestmix.batches import DEFAULT_MEMORY_BUDGET, merged, parts_of_batch
 from forestmix.checks import between_zero_and_one, flag, one_of, whole_number
+from forestmix.clock import WorkClock
 from forestmix.errors import ArgumentError
 from forestmix.inference import ALGORITHMS, Algorithm, ForestMixture, Point, Problem
 from forestmix.inference.base import choose_objective
@@ -115,8 +116,6 @@ class _Run:
         self, algorithm: Algorithm, problem: Problem, start: Any, tol: float,
         callback: Callable[[Iteration], object] | None,
     ) -> None:  # fmt: skip
-        from forestmix.kernels.clock import WorkClock  # Numba takes a second to load, which no run should count
-
         self.clock = WorkClock()
         self.algorithm, self.problem, self.callback = algorithm, problem, callback
         self.single = problem.single

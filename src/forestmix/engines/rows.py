@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import array_api_compat
 import numpy as np
 
-from forestmix.engines.expectations import quiet
 from forestmix.engines.primitives import terms_of
 from forestmix.errors import ArgumentError
+from forestmix.expectations import quiet
 from forestmix.model import Layer, Observations
 
 

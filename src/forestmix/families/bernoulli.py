@@ -10,8 +10,12 @@ import scipy
 
 from forestmix.arrays import Array
 from forestmix.errors import ArgumentError
+from forestmix.expectations import lower_softplus
 from forestmix.families.base import ExpectedLogPartition, Family, RowCodes, RowExpectations
 from forestmix.families.primitive import Kind, Primitive, primitive
+
+#: Expectations up to this many are taken by NumPy: to load the kernels would take longer.
+FEW = 2**14
 
 
 class Bernoulli(Family):
@@ -100,13 +104,17 @@ class LogisticExpectations(NamedTuple):
 
     @classmethod
     def at(cls, mean: Array, spread: Array) -> Self:
-        """Run the compiled pass over the broadcast arguments and put the sign of the mean back."""
-        from forestmix.kernels import expectations
-
+        """Take the expectations at ``-|mean|``, compiled where there are many, and put the sign of the mean back."""
         shape, (centre, width) = flatten(mean, spread)
-        out = np.empty((4, centre.size))
-        expectations.fill_lower_expectations(centre, width, out)
-        value, excess, slope, curvature = (part.reshape(shape) for part in out)
+        if centre.size <= FEW:
+            lower = tuple(lower_softplus(np, -np.abs(centre), width))
+        else:
+            from forestmix.kernels import expectations
+
+            out = np.empty((4, centre.size))
+            expectations.fill_lower_expectations(centre, width, out)
+            lower = tuple(out)
+        value, excess, slope, curvature = (part.reshape(shape) for part in lower)
         centre = centre.reshape(shape)
         positive, rest = centre > 0, 1 - slope
         return cls(

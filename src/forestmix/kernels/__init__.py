@@ -1,7 +1,19 @@
-"""Compiled passes over arrays (Numba), compiled at first use and cached.
+"""Compiled kernels (Numba): passes over W, coordinate sweeps, one-dimensional expectations.
 
-The kernels are pure arithmetic: they take W as a dense array or as the arrays of a canonical CSC or CSR matrix, write
-into arrays made by their caller, and assume that their arguments were checked. ``fastmath`` is for dense loops only: on
-index gathers it is slower (design, part 4). Modules are imported where they are used, one by one: the first call of a
-process waits for them.
+Imported where they are used, and only then: Numba takes a second to load.
 """
+
+import time
+
+_began = time.perf_counter()
+
+from numba.core import event  # noqa: E402
+
+from forestmix.clock import leave_out  # noqa: E402
+
+# Numba holds this lock while it compiles a function or reads it from its cache.
+_preparation = event.TimingListener()
+event.register("numba:compiler_lock", _preparation)
+_loading = time.perf_counter() - _began
+# The listener has no duration before the first event.
+leave_out(lambda: _loading + (float(_preparation.duration) if _preparation.done else 0.0))

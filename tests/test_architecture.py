@@ -9,9 +9,9 @@ import forestmix
 
 ROOT = Path(forestmix.__file__).parent
 ORDER = [
-    "errors", "tables", "arrays", "checks", "clock", "memory", "small", "expectations", "kernels", "vectors", "families",
-    "weights", "gram", "passes", "steps", "column_passes", "latents", "model", "posterior", "partition", "engines", "statistics", "flat",
-    "interfaces", "auxiliary", "bounds", "evidence", "linear_response",
+    "errors", "tables", "arrays", "checks", "clock", "memory", "small", "expectations", "kernels", "vectors",
+    "families", "weights", "gram", "passes", "steps", "column_passes", "latents", "model", "posterior", "partition",
+    "engines", "statistics", "flat", "interfaces", "auxiliary", "bounds", "evidence", "linear_response",
     "prediction",
     "forest",
     "layer_posterior", "result", "inference", "progress", "batches", "run", "builders",

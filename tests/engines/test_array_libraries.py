@@ -1,5 +1,8 @@
 """The reference engine gives the same answers in every array library, in arrays of that library."""
 
+import subprocess
+import sys
+
 import array_api_compat
 import numpy as np
 import pytest
@@ -71,8 +74,10 @@ def test_products_and_chosen_observations(library):
     np.testing.assert_allclose(numpy_of(got.gradient), whole.gradient[[2, 0]], rtol=1e-12)
 
 
+@pytest.mark.parametrize("kept", [0, 2**26])
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_weights_are_weights(library):
+def test_weights_are_weights(library, kept, monkeypatch):
+    monkeypatch.setattr("forestmix.weights.arrays.KEPT", kept)
     xp = namespace(library)
     W = np.array([[1.0, 0.0, -2.0], [0.0, 3.0, 0.5]])
     weights = ArrayWeights(xp.asarray(W))
@@ -84,6 +89,7 @@ def test_weights_are_weights(library):
         np.testing.assert_array_equal(one.toarray(), right)
         np.testing.assert_array_equal(one.columns([2, 0]).toarray(), right[:, [2, 0]])
         np.testing.assert_array_equal(one.rows().toarray(), right)
+    assert (abs(weights) is abs(weights)) == (kept > 0)
     with pytest.raises(ArgumentError, match=r"y must have last dimension 3.*got an array of shape \(2,\)"):
         weights.forward(xp.asarray(np.zeros(2)))
     with pytest.raises(ArgumentError, match=r"W must hold float32 or float64 numbers; got dtype .*int"):
@@ -104,3 +110,30 @@ def test_a_whole_evaluation_can_be_traced():
 
     right, _ = ENGINE.statistics(layer, ENGINE.observe(layer, seen), q, Want.GRADIENT, "fm")
     np.testing.assert_allclose(jax.jit(jax.grad(value))(factors.mean), right.gradient, rtol=1e-8, atol=1e-10)
+
+
+def test_jax_without_double_precision():
+    """Then row terms are in single precision as well, and nothing asks for more."""
+    pytest.importorskip("jax")
+    code = """
+import warnings
+import numpy as np, jax.numpy as jnp
+import forestmix as fmx
+from forestmix.engines.protocol import Want
+from forestmix.engines.reference import ReferenceEngine
+from forestmix.model import observations
+from forestmix.posterior import GaussianFactors
+from forestmix.weights.arrays import ArrayWeights
+warnings.simplefilter("error")
+W = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)
+family = fmx.Mixed([fmx.Poisson(), fmx.Bernoulli()], [0, 1, 0, 1])
+engine, values = ReferenceEngine(), []
+for weights, xp in ((W, np), (ArrayWeights(jnp.asarray(W)), jnp)):
+    model = fmx.DEF(fmx.Layer(family, weights))
+    data = engine.observe(model.layers[0], observations(model, np.ones(4)))
+    q = GaussianFactors(xp.ones((1, 3), xp.float32), xp.full((1, 3), 0.7, xp.float32))
+    values.append(float(engine.statistics(model.layers[0], data, q, Want.VALUE, "fm")[0].value[0]))
+print(abs(values[0] - values[1]) < 1e-5 * abs(values[0]))
+"""
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert output.stdout.strip() == "True", output.stderr

@@ -76,12 +76,11 @@ def by_loops(layer, data, q, W, objective):
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_sums_are_those_of_explicit_loops(family, objective):
-    for data in ("single", "missing"):
-        layer, seen, q, W = case(family, data=data)
-        got, _ = statistics(layer, seen, q, objective)
-        found = (got.value[0], got.gradient[0], got.curvature_sd[0], got.information[0])
-        for one, right in zip(found, by_loops(layer, seen, q, W, objective), strict=True):
-            np.testing.assert_allclose(one, right, rtol=1e-10, atol=1e-12)
+    layer, seen, q, W = case(family, data="missing")
+    got, _ = statistics(layer, seen, q, objective)
+    found = (got.value[0], got.gradient[0], got.curvature_sd[0], got.information[0])
+    for one, right in zip(found, by_loops(layer, seen, q, W, objective), strict=True):
+        np.testing.assert_allclose(one, right, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

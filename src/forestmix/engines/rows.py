@@ -73,12 +73,12 @@ def row_data(layer: Layer, observations: Observations) -> RowData:
     parts = []
     for kind, rows in order.items():
         terms_of(kind)  # raises here, and not in the middle of a run
-        places = None if len(order) == 1 else moved(rows, xp.int64)
+        places = None if len(order) == 1 else moved(rows, xp.int32)
         own = (field if places is None or field.ndim == 0 else field[..., rows] for field in numbers)
         parts.append(Part(kind, places, *(moved(field, dtype) for field in own)))
     return RowData(
         tuple(parts),
-        moved(np.argsort(np.concatenate(list(order.values()))), xp.int64),
+        moved(np.argsort(np.concatenate(list(order.values()))), xp.int32),
         moved(layer.bias, like.dtype),
         moved(observations.x, like.dtype),
         None if observations.observed is None else moved(observations.observed, xp.bool),

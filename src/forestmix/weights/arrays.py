@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 import array_api_compat
@@ -13,12 +15,15 @@ from forestmix.errors import ArgumentError
 from forestmix.weights.base import Weights
 from forestmix.weights.checks import check_matrix_shape
 
+#: Bytes of entries that are kept.
+KEPT = 2**26
+
 
 class ArrayWeights(Weights):
     """A dense array of PyTorch, JAX, CuPy or any library of the array API standard, as weights.
 
-    Products take arrays of that library and return them. ``|W|`` and ``W∘W`` are made anew where they are asked for:
-    a product with one of them needs memory for a second W while it lasts.
+    Products take arrays of that library and return them. ``|W|`` and ``W∘W`` are kept once they have been asked for, up
+    to ``KEPT`` bytes each; larger ones are made anew, and need memory for a second W while a product lasts.
 
     Attributes:
         array: W itself, (n, m).
@@ -36,6 +41,7 @@ class ArrayWeights(Weights):
         if not bool(self.namespace.all(self.namespace.isfinite(array))):
             raise ArgumentError("W must be finite; got entries that are not.")
         self.array = array
+        self._kept: dict[str, ArrayWeights] = {}
         super().__init__((array.shape[0], array.shape[1]), np.dtype(np.float32 if single else np.float64))
 
     @property
@@ -62,20 +68,25 @@ class ArrayWeights(Weights):
         return batch @ self.array
 
     def __abs__(self) -> ArrayWeights:
-        return self._with(self.namespace.abs(self.array))
+        return self._mapped("absolute", lambda: self.namespace.abs(self.array))
 
     def square(self) -> ArrayWeights:
         """Return the weights w_ij^2."""
-        return self._with(self.array * self.array)
+        return self._mapped("square", lambda: self.array * self.array)
 
     def support(self) -> ArrayWeights:
         """Return the weights that are 1 where w_ij is not zero, and 0 elsewhere."""
-        return self._with(self.namespace.astype(self.array != 0, self.array.dtype))
+        return self._mapped("support", lambda: self.namespace.astype(self.array != 0, self.array.dtype))
 
-    def _with(self, array: Any) -> ArrayWeights:
+    def _mapped(self, name: str, make: Callable[[], Any]) -> ArrayWeights:
+        """Return the weights with other entries: those that were kept, or new ones."""
+        if name in self._kept:
+            return self._kept[name]
         # Not through __init__: a check of every entry would be a second reading, and wait for the device.
-        weights = object.__new__(type(self))
-        weights.__dict__.update(self.__dict__, array=array)
+        weights = copy(self)
+        weights.array, weights._kept = make(), {}
+        if self.shape[0] * self.shape[1] * self.dtype.itemsize <= KEPT:
+            self._kept[name] = weights
         return weights
 
     def _given(self, name: str, values: Any, length: int) -> Any:

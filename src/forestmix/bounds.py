@@ -127,6 +127,7 @@ def _excesses(model: DEF, data: Observations, q: Any, objective: Objective) -> A
 
 def _flat_parts(model: DEF, data: Observations, q: Any, objective: Objective) -> tuple[Site, GaussianFactors, Prior]:
     """Return the rows, factors and prior of a model with Gaussian latents, those of a deep one stacked."""
+    model = model.on_host()
     layers: Any = as_layers("q", q, model, data.x.shape[0])
     if not is_deep(model):
         return Site(model.layers[0], data, objective), layers[0], model.prior

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from forestmix.arrays import Array, generator, in_range, numbers
 from forestmix.checks import between_zero_and_one, whole_number
 from forestmix.errors import ArgumentError, ForestmixError
-from forestmix.latents import Factors, SpikeSlabFactors
+from forestmix.latents import ArrayFactors, Factors, SpikeSlabFactors
 
 
 class LayerPosterior:
@@ -26,7 +26,8 @@ class LayerPosterior:
     def __init__(self, factors: Factors, single: bool, dtype: np.dtype) -> None:
         self.factors, self.single, self.dtype = factors, single, dtype
         self.mean = self._shaped(factors.mean)
-        self.sd = self._shaped(np.broadcast_to(factors.sd, factors.mean.shape))
+        same = factors.sd.shape == factors.mean.shape
+        self.sd = self._shaped(factors.sd if same else np.broadcast_to(factors.sd, factors.mean.shape))
 
     @property
     def discrete(self) -> bool:
@@ -85,5 +86,7 @@ class LayerPosterior:
         return f"<posterior of {kind} latents, mean and sd of shape {self.mean.shape}>"
 
     def _shaped(self, values: Any) -> Array:
+        if isinstance(self.factors, ArrayFactors):
+            return values[..., 0, :] if self.single else values
         array = np.asarray(values)
         return in_range(array[..., 0, :] if self.single else array, self.dtype)

@@ -157,6 +157,13 @@ class DEF:
         """Precision of the model, which is that of its weights."""
         return self.layers[0].dtype
 
+    def on_host(self) -> DEF:
+        """Return the model with its weights in NumPy's arrays, itself if they are."""
+        if not any(layer.weights.on_device for layer in self.layers):
+            return self
+        layers = (Layer(layer.family, layer.weights.toarray(), layer.bias) for layer in self.layers)
+        return DEF(*layers, prior=self.prior)
+
     def sample(self, rng: np.random.Generator | int | None = None, size: int | None = None) -> Draw:
         """Draw the topmost latents from the prior, then each layer below given the one above it.
 
@@ -172,7 +179,7 @@ class DEF:
         # A draw beyond the range of the precision is infinite.
         with np.errstate(over="ignore"):
             drawn = [self.prior.family.sample(np.broadcast_to(self.prior.bias, shape), rng)]
-            for layer in reversed(self.layers):
+            for layer in reversed(self.on_host().layers):
                 drawn.append(layer.family.sample(layer.weights.forward(drawn[-1]) + layer.bias, rng))
         return Draw(drawn[-1], tuple(reversed(drawn[:-1])))
 

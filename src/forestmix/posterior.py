@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import scipy
 
-from forestmix.arrays import Array, finite, in_precision, numbers
+from forestmix.arrays import Array, finite, host, in_precision, numbers
 from forestmix.errors import ArgumentError
 from forestmix.families import Gaussian
-from forestmix.latents import LATENTS, BernoulliFactors, Factors, GaussianFactors, take_rows
+from forestmix.latents import LATENTS, ArrayFactors, BernoulliFactors, Factors, GaussianFactors, take_rows
 from forestmix.model import DEF, Prior
 
 __all__ = ["GaussianFactors", "as_factors", "as_layers", "prior_factors", "prior_sd", "take_rows"]
@@ -90,6 +90,8 @@ def _layer_factors(name: str, entry: Any, family: Any, shape: tuple[int, int], d
 
 
 def _checked_factors(name: str, factors: Factors, kind: type[Factors], shape: tuple[int, int]) -> Factors:
+    if isinstance(factors, ArrayFactors):
+        factors = GaussianFactors(host(factors.mean), host(factors.sd))
     if not isinstance(factors, kind):
         raise ArgumentError(f"{name} must hold {kind.__name__} for this model; got {type(factors).__name__}.")
     rows, size = factors.mean.shape

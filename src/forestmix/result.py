@@ -164,7 +164,9 @@ class Result:
         # What is beyond the range of the precision is infinite.
         with np.errstate(over="ignore"):
             if len(self.layers) == 1 and isinstance(first.factors, GaussianFactors):
-                return linear_response_sd(self.model, self.data, first.mean, first.sd, functionals, tol, progress)
+                return linear_response_sd(
+                    self.model.on_host(), self.data, first.mean, first.sd, functionals, tol, progress
+                )
             factors = tuple(part.factors for part in self.layers)
             return deep_linear_response_sd(self.model, self.data, factors, functionals, tol, progress, layer)
 
@@ -184,7 +186,7 @@ class Result:
         lowest = self.layers[0]
         response = self.corrected_sd if flag("corrected", corrected) else None
         with np.errstate(over="ignore"):
-            return predict(self.model, self.data, lowest.mean, lowest.sd, rows, level, response)
+            return predict(self.model.on_host(), self.data, lowest.mean, lowest.sd, rows, level, response)
 
     def sample(self, rng: np.random.Generator | int | None = None, size: int | None = None) -> Any:
         """Draw latents from q, (m,) or (N, m); for a deep model a tuple with those of each layer.

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from numbers import Real
 from typing import Any
 
+import array_api_compat
 import numpy as np
 import numpy.typing as npt
 
@@ -26,6 +27,8 @@ def plain_array(name: str, value: Any, *, missing: bool) -> npt.NDArray[Any]:
         return _unmasked(name, value, missing)
     if hasattr(value, "to_numpy"):
         return _from_frame(name, value)
+    if not isinstance(value, np.ndarray) and array_api_compat.is_array_api_obj(value):
+        value = array_api_compat.to_device(value, "cpu")
     return np.asarray(value)
 
 

@@ -20,7 +20,7 @@ it is made from what Q leaves of Z, ``(Z - Q B)^T (Z - Q B) + V^T diag(h - f^2 /
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy
@@ -28,7 +28,6 @@ import scipy
 from forestmix.arrays import Array, inner
 from forestmix.gram import OrthogonalFactor
 from forestmix.inference.problem import Point, Problem
-from forestmix.posterior import GaussianFactors
 
 #: Multiplications that a step may take, for all observations: a fraction of a second.
 AFFORDABLE = 1e9
@@ -37,9 +36,6 @@ CHEAP = 3e6
 
 #: Posterior standard deviations from which on means and variances move by themselves.
 FAR = 30.0
-
-#: The factor by which a step raises a precision at most: from far away its goal may be beyond all numbers.
-MOST_NARROWED = 1e6
 
 
 class NewtonStep(NamedTuple):
@@ -55,22 +51,19 @@ class NewtonStep(NamedTuple):
 
 
 def cost(problem: Problem) -> float:
-    """Return how many multiplications a step takes."""
-    n, m = problem.site.layer.weights.shape
+    """Return how many multiplications a step takes; infinite where W is not NumPy's."""
+    if problem.on_device:
+        return np.inf
+    n, m = problem.weights.shape
     return 4.0 * problem.n_observations * (n + m) * m * m
-
-
-def joins_deviations(problem: Problem) -> bool:
-    """Return whether the standard deviations take part: not for constant curvature, which has them in closed form."""
-    return not problem.curvature_is_constant and (problem.site.objective == "elbo" or problem.site.groups is None)
 
 
 def newton_step(problem: Problem, point: Point) -> NewtonStep:
     """Return the Newton step of each observation."""
-    W = problem.site.layer.weights.toarray().astype(np.float64)
+    W = problem.weights.toarray().astype(np.float64)
     count, m = point.gradient.shape
     mean, log_sd, decrement = np.zeros((count, m)), np.zeros((count, m)), np.zeros(count)
-    slopes = curvature_slopes(problem, point) if joins_deviations(problem) else None
+    slopes = problem.curvature_slopes(point) if problem.joins_deviations else None
     prior = problem.prior_precision.astype(np.float64)
     factor = None
     for k in range(count):
@@ -84,42 +77,10 @@ def newton_step(problem: Problem, point: Point) -> NewtonStep:
 def distance(problem: Problem, point: Point) -> Array:
     """Return how many posterior standard deviations a mean may be from the optimum, (N,), see ``NewtonStep``."""
     decrement = newton_step(problem, point).decrement
-    if joins_deviations(problem):
+    if problem.joins_deviations:
         return decrement
     excess = problem.precision(point) * point.q.sd.astype(np.float64) ** 2 - 1
     return np.hypot(decrement, np.sqrt(inner(excess, excess)))
-
-
-def moved(
-    problem: Problem, q: GaussianFactors, step: NewtonStep, share: Array, *, straight: Literal["precision", "variance"]
-) -> GaussianFactors:
-    """Return the factors that go the fraction ``share``, (N, 1), of a step.
-
-    Where the precisions ``1 / sigma^2`` go straight, a step without coupling ends at the variances' fixed point. Where
-    growing variances go straight, ``m_i + v_i / 2`` does too, which is what the rate of a Poisson row depends on. No
-    variance exceeds the prior's at the optimum, so none does on the way.
-    """
-    mean = (q.mean + share * step.mean).astype(q.mean.dtype)
-    if not joins_deviations(problem):
-        return GaussianFactors(mean, q.sd)
-    precision, change = q.sd.astype(np.float64) ** -2.0, 2 * share * step.log_sd
-    least = np.maximum(problem.prior_precision, 1e-2 * precision * (problem.prior_precision == 0))
-    factor = np.minimum(1 - change, MOST_NARROWED)
-    if straight == "variance":
-        factor = np.where(change > 0, 1 / (1 + change), factor)
-    return GaussianFactors(mean, (np.maximum(precision * factor, least) ** -0.5).astype(q.sd.dtype))
-
-
-def curvature_slopes(problem: Problem, point: Point) -> tuple[Array, Array]:
-    """Return f and h of the module's table, (N, n), 0 where x is missing."""
-    site = problem.site
-    spread = site.spread(point.q.sd).astype(np.float64)
-    third, fourth = site.layer.family.curvature_slopes(point.site.eta.astype(np.float64), spread)
-    if site.data.observed is not None:
-        third, fourth = np.where(site.data.observed, third, 0.0), np.where(site.data.observed, fourth, 0.0)
-    if site.objective == "elbo":
-        return third, fourth
-    return spread * third, point.site.kappa + spread**2 * fourth
 
 
 class _Factor(OrthogonalFactor):

@@ -13,7 +13,7 @@ from forestmix.errors import ArgumentError
 from forestmix.inference.accelerate import ConjugateGradients
 from forestmix.inference.base import Algorithm, Memory, Proposal, choose_objective
 from forestmix.inference.cavi import SweepMemory
-from forestmix.inference.dense_newton import CHEAP, cost, joins_deviations
+from forestmix.inference.dense_newton import CHEAP, cost
 from forestmix.inference.flat_problem import FlatProblem
 from forestmix.inference.joint_newton import JointNewton
 from forestmix.inference.latent_newton import LatentNewton, newton_applies
@@ -24,7 +24,7 @@ from forestmix.inference.make import make_problem
 from forestmix.inference.newton import NewtonSteps, safe_share
 from forestmix.inference.plain_sites import with_plain_steps
 from forestmix.inference.problem import Problem
-from forestmix.inference.rules import forest_mixture, mix, step_forest, step_groups
+from forestmix.inference.rules import forest_mixture, mix, plain_step, step_forest, step_groups
 from forestmix.inference.schedule import Cursor, GroupAfterGroup
 from forestmix.model import DEF, Observations
 from forestmix.partition import Partition, check_groups
@@ -102,11 +102,11 @@ class ForestMixture(Algorithm):
             return LatentNewton() if self.accelerated and newton_applies(problem) else Memory()
         if self.accelerated:
             if not problem.curvature_is_constant:
-                cheap = joins_deviations(problem) and cost(problem) <= CHEAP
-                return JointNewton() if cheap else NewtonSteps(len(point.objective))
+                jointly = problem.on_device or (problem.joins_deviations and cost(problem) <= CHEAP)
+                return JointNewton() if jointly else NewtonSteps(len(point.objective))
             method = self.accelerate if isinstance(self.accelerate, str) else "auto"
             return ConjugateGradients.at(problem, point, method)
-        if problem.site.groups is not None and not isinstance(problem, FlatProblem):
+        if not problem.on_device and problem.site.groups is not None and not isinstance(problem, FlatProblem):
             return SweepMemory(Cursor(GroupAfterGroup(problem.site.groups), np.random.default_rng(0)))
         return Memory()
 
@@ -125,6 +125,8 @@ class ForestMixture(Algorithm):
         if isinstance(problem, FlatProblem):
             sets = len(sets_of_layers(self.schedule, len(problem.layers)))
             return Proposal(step_layers(problem, point, self.schedule), sets, problem.size)
+        if problem.on_device:
+            return Proposal(plain_step(problem, point), 1, problem.size)
         ahead = point.site.ahead
         return Proposal(step_forest(problem, point) if ahead is None else ahead.q, 1, problem.size)
 
@@ -137,6 +139,11 @@ class ForestMixture(Algorithm):
         if isinstance(problem, LatentProblem):
             if isinstance(memory, LatentNewton):
                 yield from memory.retreats(problem, point)
+            return
+        if problem.on_device:
+            for halvings in range(LONGEST_RETREAT):
+                yield mix(point.q, plain_step(problem, point), 0.5**halvings)
+            yield point.q
             return
         if problem.curvature_is_constant:
             if self.accelerated:

@@ -1,18 +1,21 @@
 """Newton's method in the means and the standard deviations together, with a line search of its own.
 
 Small problems take a factored step (``dense_newton``) from the first iteration on; large ones come here when separate
-steps of the means and the variances make no headway, and solve the same system by conjugate gradients.
+steps of the means and the variances make no headway, and solve the same system by conjugate gradients. So do models in
+arrays of other libraries: whatever has m entries is an array of the library that the problem is in, and only what each
+observation decides is on the host.
 """
 
 from __future__ import annotations
 
+from typing import Any, Literal
+
+import array_api_compat
 import numpy as np
 
-from forestmix.arrays import Array
-from forestmix.inference.accelerate import dot, ratio
+from forestmix.arrays import Array, host
 from forestmix.inference.base import Memory, Proposal
-from forestmix.inference.dense_newton import AFFORDABLE, NewtonStep, cost, curvature_slopes, moved, newton_step
-from forestmix.inference.problem import Point, Problem
+from forestmix.inference.dense_newton import AFFORDABLE, NewtonStep, cost, newton_step
 
 #: Shorter steps that are tried, each a quarter of the last, and longer ones, each twice the last.
 SHORTER, LONGER = 25, 12
@@ -22,19 +25,40 @@ ARMIJO = 1e-4
 FAR = 3.0
 #: Inner iterations at most, and the fraction of the slope at which they end.
 INNER, FORCING = 200, 0.05
+#: The factor by which a step raises a precision at most: from far away its goal may be beyond all numbers.
+MOST_NARROWED = 1e6
 
 
 class JointNewton(Memory):
     """Newton steps, each as long as the line search makes it."""
 
-    def propose(self, problem: Problem, point: Point) -> Proposal:
+    def propose(self, problem: Any, point: Any) -> Proposal:
         """Return the point that the line search ends at."""
         step = newton_step(problem, point) if cost(problem) <= AFFORDABLE else iterated_step(problem, point)
         new, tries = _search(problem, point, step)
         return Proposal(new.q, tries, tries * problem.size, new)
 
 
-def _search(problem: Problem, old: Point, step: NewtonStep) -> tuple[Point, int]:
+def moved(problem: Any, q: Any, step: NewtonStep, share: Array, *, straight: Literal["precision", "variance"]) -> Any:
+    """Return the factors that go the fraction ``share``, (N, 1), of a step.
+
+    Where the precisions ``1 / sigma^2`` go straight, a step without coupling ends at the variances' fixed point. Where
+    growing variances go straight, ``m_i + v_i / 2`` does too, which is what the rate of a Poisson row depends on. No
+    variance exceeds the prior's at the optimum, so none does on the way.
+    """
+    xp = array_api_compat.array_namespace(q.mean)
+    far = xp.asarray(share, dtype=step.mean.dtype, device=array_api_compat.device(q.mean))
+    mean = xp.astype(q.mean + far * step.mean, q.mean.dtype)
+    prior, change = problem.prior_precision, 2 * far * step.log_sd
+    precision = xp.astype(q.sd, change.dtype) ** -2.0
+    least = xp.maximum(prior + 0 * precision, 1e-2 * precision * xp.astype(prior == 0, precision.dtype))
+    factor = xp.minimum(1 - change, xp.full_like(change, MOST_NARROWED))
+    if straight == "variance":
+        factor = xp.where(change > 0, 1 / (1 + xp.abs(change)), factor)
+    return type(q)(mean, xp.astype(xp.maximum(precision * factor, least) ** -0.5, q.sd.dtype))
+
+
+def _search(problem: Any, old: Any, step: NewtonStep) -> tuple[Any, int]:
     """Return the best of some lengths of the step for each observation, and how many were tried.
 
     First the whole step with straight precisions, and on from there; then, where that is refused, the whole step with
@@ -43,7 +67,7 @@ def _search(problem: Problem, old: Point, step: NewtonStep) -> tuple[Point, int]
     promised = step.decrement**2
     share = np.ones((len(promised), 1))
 
-    def enough(new: Point) -> Array:
+    def enough(new: Any) -> Array:
         gain = ARMIJO * share[:, 0] * promised
         return new.objective >= old.objective + np.where(gain > old.rounding, gain, -old.rounding)
 
@@ -53,22 +77,23 @@ def _search(problem: Problem, old: Point, step: NewtonStep) -> tuple[Point, int]
         return _longer(problem, old, step, share, new, tries)
     first = new.q
     # A fast-growing ``a`` makes steps too long by orders of magnitude; this part of one is safe in the means.
-    shift = problem.site.layer.weights.forward(step.mean.astype(problem.model.dtype))
-    largest = np.maximum(np.max(np.abs(shift), axis=1, keepdims=True), 1e-300).astype(np.float64)
+    shift = problem.weights.forward(step.mean)
+    xp = array_api_compat.array_namespace(shift)
+    largest = np.maximum(host(xp.max(xp.abs(shift), axis=1)).astype(np.float64), 1e-300)
     for k in range(SHORTER):
         shorter = moved(problem, old.q, step, share, straight="variance")
         new, tries = problem.evaluate(first.where(good, shorter)), tries + 1
         fell = ~(enough(new) | good)
         if not fell.any():
             return _longer(problem, old, step, share, new, tries)
-        share[fell] = np.minimum(np.log1p(largest) / largest, 0.5)[fell] if k == 0 else share[fell] / 4
+        share[fell, 0] = np.minimum(np.log1p(largest) / largest, 0.5)[fell] if k == 0 else share[fell, 0] / 4
     return problem.evaluate(old.q.where(fell, new.q)), tries + 1
 
 
-def _longer(problem: Problem, old: Point, step: NewtonStep, share: Array, new: Point, tries: int) -> tuple[Point, int]:
+def _longer(problem: Any, old: Any, step: NewtonStep, share: Array, new: Any, tries: int) -> tuple[Any, int]:
     """Go on along a step from far away for as long as the objective rises: each time twice as far."""
     far = step.decrement > FAR
-    if problem.site.layer.family.curvature_is_bounded:
+    if problem.family.curvature_is_bounded:
         return new, tries
     for _ in range(LONGER):
         if not far.any():
@@ -82,51 +107,62 @@ def _longer(problem: Problem, old: Point, step: NewtonStep, share: Array, new: P
     return new, tries
 
 
-def iterated_step(problem: Problem, point: Point) -> NewtonStep:
+def iterated_step(problem: Any, point: Any) -> NewtonStep:
     """Return the Newton step by conjugate gradients, whose products are those with W and with |W| or W∘W."""
     system = _System(problem, point)
-    step = np.zeros_like(system.slope)
+    xp = system.xp
     residual = system.slope
+    step = xp.zeros_like(residual)
     direction = preconditioned = residual / system.diagonal
-    squared = dot(residual, preconditioned)
+    squared = system.dot(residual, preconditioned)
     goal = FORCING**2 * squared
     for _ in range(INNER):
         image = system.product(direction)
-        curvature = dot(direction, image)
-        length = ratio(squared, curvature)
+        curvature = system.dot(direction, image)
+        length = system.ratio(squared, curvature)
         step, residual = step + length * direction, residual - length * image
         preconditioned = residual / system.diagonal
-        before, squared = squared, dot(residual, preconditioned)
-        if np.all((squared <= goal) | (curvature <= 0)):
+        before, squared = squared, system.dot(residual, preconditioned)
+        if bool(xp.all((squared <= goal) | (curvature <= 0))):
             break
-        direction = preconditioned + ratio(squared, before) * direction
+        direction = preconditioned + system.ratio(squared, before) * direction
     m = problem.size
-    promised = np.maximum(dot(system.slope, step)[:, 0], 0.0)
+    promised = np.maximum(host(system.dot(system.slope, step))[:, 0].astype(np.float64), 0.0)
     return NewtonStep(step[:, :m], step[:, m:], np.sqrt(promised))
 
 
 class _System:
     """Slope and second derivatives in (p, u), as ``dense_newton`` has them, each (N, 2 m)."""
 
-    def __init__(self, problem: Problem, point: Point) -> None:
-        self.weights, self.prior, self.kappa = problem.site.layer.weights, problem.prior_precision, point.site.kappa
-        self.f, self.h = curvature_slopes(problem, point)
-        sd = np.broadcast_to(point.q.sd, point.gradient.shape).astype(np.float64)
-        paper = problem.site.objective == "fm"
+    def __init__(self, problem: Any, point: Any) -> None:
+        self.xp = xp = array_api_compat.array_namespace(point.gradient)
+        self.weights, self.prior, self.kappa = problem.weights, problem.prior_precision, problem.row_curvature(point)
+        self.f, self.h = problem.curvature_slopes(point)
+        sd, precision = point.q.sd + 0 * point.gradient, problem.precision(point)
+        paper = problem.objective_name == "fm"
         self.entries, self.scale = (abs(self.weights), sd) if paper else (self.weights.square(), sd**2)
-        precision = problem.precision(point)
-        own = self.scale**2 * self.entries.square().adjoint(np.maximum(self.h, 0))
-        safe = 1 + sd**2 * (self.prior if paper else np.maximum(precision, sd**-2.0))
-        self.slope = np.concatenate([point.gradient, 1 - sd**2 * precision], axis=1).astype(np.float64)
-        exact = np.broadcast_to(self.prior + problem.exact_information(point), sd.shape)
-        self.diagonal = np.concatenate([exact, safe + own], axis=1)
-        self.safe = safe
+        own = self.scale**2 * self.entries.square().adjoint(xp.maximum(self.h, xp.zeros_like(self.h)))
+        self.safe = 1 + sd**2 * (self.prior if paper else xp.maximum(precision + 0 * sd, sd**-2.0))
+        self.slope = xp.concat([point.gradient, 1 - sd**2 * precision], axis=1)
+        exact = self.prior + problem.exact_information(point) + 0 * sd
+        self.diagonal = xp.concat([exact, self.safe + own], axis=1)
 
-    def product(self, direction: Array) -> Array:
+    def product(self, direction: Any) -> Any:
         """Return the image of a direction."""
         m = direction.shape[1] // 2
         p, u = direction[:, :m], direction[:, m:]
         means, spreads = self.weights.forward(p), self.entries.forward(self.scale * u)
         of_means = self.weights.adjoint(self.kappa * means + self.f * spreads) + self.prior * p
         of_spreads = self.scale * self.entries.adjoint(self.f * means + self.h * spreads) + self.safe * u
-        return np.concatenate([of_means, of_spreads], axis=1)
+        return self.xp.concat([of_means, of_spreads], axis=1)
+
+    def dot(self, first: Any, second: Any) -> Any:
+        """Return the inner product of each observation, (N, 1)."""
+        return self.xp.sum(first * second, axis=1, keepdims=True)
+
+    def ratio(self, numerator: Any, denominator: Any) -> Any:
+        """Return the quotient, 0 where there is nothing left to gain."""
+        positive = denominator > 0
+        return self.xp.where(
+            positive, numerator / self.xp.where(positive, denominator, 1.0 + 0 * denominator), 0 * numerator
+        )

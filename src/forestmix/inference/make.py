@@ -6,6 +6,7 @@ from typing import Any
 
 from forestmix.errors import ArgumentError
 from forestmix.flat import is_deep
+from forestmix.inference.array_problem import ArrayProblem
 from forestmix.inference.flat_problem import FlatProblem
 from forestmix.inference.latent_problem import LatentProblem
 from forestmix.inference.problem import Problem
@@ -19,6 +20,12 @@ def make_problem(
     model: DEF, data: Observations, objective: str, groups: Partition | None = None, *, both: bool = False
 ) -> Any:
     """Return the problem of a model; "auto" is the ELBO where a parallel step can climb it; ``both`` as in ``Site``."""
+    if model.layers[0].weights.on_device:
+        if groups is not None or not has_flat_form(model):
+            raise ArgumentError(
+                "W in an array of another library goes with Gaussian latents and no groups; give NumPy arrays instead."
+            )
+        return ArrayProblem(model, data, "fm" if objective == "fm" else "elbo")
     if not has_flat_form(model):
         if groups is not None:
             raise ArgumentError("groups must be None for latents that are not Gaussian.")

@@ -23,7 +23,6 @@ from forestmix import vectors
 from forestmix.arrays import Array, inner
 from forestmix.inference.accelerate import dot, ratio
 from forestmix.inference.base import Memory, Proposal
-from forestmix.inference.dense_newton import joins_deviations
 from forestmix.inference.joint_newton import JointNewton
 from forestmix.inference.problem import Point, Problem
 from forestmix.passes import normal_image
@@ -121,7 +120,7 @@ class NewtonSteps(Memory):
         if variances > max(STUCK * self.last_variances, ENOUGH_OF_VARIANCES):
             self.setbacks += 1
         self.last_variances = variances
-        return self.setbacks > SETBACKS and joins_deviations(problem)
+        return self.setbacks > SETBACKS and problem.joins_deviations
 
     def _learn(self, point: Point, norm: Array) -> None:
         """Judge the last step by the gradient that it left, and keep it as a pair."""

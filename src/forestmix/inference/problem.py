@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from forestmix import vectors
 from forestmix.arrays import Array, inner
 from forestmix.errors import ArgumentError
+from forestmix.families import Family
 from forestmix.model import DEF, Observations
 from forestmix.partition import Partition
 from forestmix.posterior import GaussianFactors, as_factors, prior_sd, take_rows
 from forestmix.statistics import Objective, Site, SiteStatistics
+from forestmix.weights import Weights
 
 #: How many units of rounding, relative to the size of its terms, an objective may seem to fall by.
 ROUNDING_UNITS = 64
@@ -55,6 +57,9 @@ class Point:
 class Problem:
     """Maximise ``sum_i (row terms) - KL(q || p)`` over q, for each observation of a batch."""
 
+    #: Whether arrays are those of another library than NumPy.
+    on_device: ClassVar[bool] = False
+
     def __init__(
         self, model: DEF, data: Observations, objective: Objective, groups: Partition | None = None,
         *, both: bool = False,
@@ -72,6 +77,21 @@ class Problem:
     def size(self) -> int:
         """Number of latents, m."""
         return self.model.n_latent
+
+    @property
+    def joins_deviations(self) -> bool:
+        """Whether Newton's steps move deviations with the means: constant curvature has them in closed form."""
+        return not self.curvature_is_constant and (self.site.objective == "elbo" or self.site.groups is None)
+
+    @property
+    def weights(self) -> Weights:
+        """The weights of all rows."""
+        return self.site.layer.weights
+
+    @property
+    def family(self) -> Family:
+        """The family of the rows."""
+        return self.site.layer.family
 
     @property
     def n_observations(self) -> int:
@@ -172,6 +192,21 @@ class Problem:
             _, found = self.site.curvatures(point.q.sd, point.site.kappa, curvature=False, exact=True)
             assert found is not None
         return found
+
+    def row_curvature(self, point: Point) -> Array:
+        """Return ``kappa_i`` at ``point``, (N or 1, n)."""
+        return point.site.kappa
+
+    def curvature_slopes(self, point: Point) -> tuple[Array, Array]:
+        """Return f and h of ``inference.dense_newton``, (N, n), 0 where x is missing."""
+        site = self.site
+        spread = site.spread(point.q.sd).astype(np.float64)
+        third, fourth = site.layer.family.curvature_slopes(point.site.eta.astype(np.float64), spread)
+        if site.data.observed is not None:
+            third, fourth = np.where(site.data.observed, third, 0.0), np.where(site.data.observed, fourth, 0.0)
+        if site.objective == "elbo":
+            return third, fourth
+        return spread * third, point.site.kappa + spread**2 * fourth
 
     def gradient_norm(self, point: Point) -> Array:
         """Return the relative gradient norm of each observation, (N,), as ``Stopping`` defines it."""

@@ -87,10 +87,22 @@ def step_forest(problem: Problem, point: Point) -> GaussianFactors:
     return GaussianFactors(mean, sd)
 
 
-def mix(old: GaussianFactors, new: GaussianFactors, share: float | Array) -> GaussianFactors:
+def plain_step(problem: Any, point: Any) -> Any:
+    """Update every latent at once by the forest mixture rule, in arrays of any library (paper, Theorem 2).
+
+    With ``P`` the precision of q at its optimum::
+
+        mu_j <- mu_j + gradient_j / (1 / sigma0_j^2 + D_j)        1 / sigma_j^2 <- P_j
+    """
+    D = point.statistics.curvature_sd / point.q.sd
+    mean = point.q.mean + point.gradient / (problem.prior_precision + D)
+    return type(point.q)(mean, problem.precision(point) ** -0.5)
+
+
+def mix(old: Any, new: Any, share: float | Array) -> Any:
     """Return the factors that go the fraction ``share`` of the way, in the means and in the precisions."""
     precision = (1 - share) * old.sd**-2 + share * new.sd**-2
-    return GaussianFactors(old.mean + share * (new.mean - old.mean), 1 / np.sqrt(precision))
+    return type(old)(old.mean + share * (new.mean - old.mean), precision**-0.5)
 
 
 def step_groups(problem: Problem, point: Point, rule: Rule, groups: Partition) -> GaussianFactors:

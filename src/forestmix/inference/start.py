@@ -8,6 +8,7 @@ import numpy as np
 import scipy
 
 from forestmix.arrays import Array
+from forestmix.inference.array_problem import ArrayProblem
 from forestmix.inference.latent_problem import LatentProblem
 from forestmix.posterior import GaussianFactors, prior_factors
 
@@ -25,7 +26,7 @@ def default_start(problem: Any) -> Any:
     standard deviations are divided by it, which leaves every row with a spread of at most 1. The first step gives each
     latent a width of its own. Where ``a`` is out of reach at the prior mean, the start lies where it is not.
     """
-    if isinstance(problem, LatentProblem):
+    if isinstance(problem, LatentProblem | ArrayProblem):
         return problem.default_start()
     start = prior_factors(problem.model, problem.n_observations)
     if problem.curvature_is_constant:

@@ -1,6 +1,7 @@
 """Mean-field factors of latents, one file for each family: moments, divergence, intervals, densities."""
 
 from forestmix.families import Bernoulli, Exponential, Gaussian, Laplace, Poisson, SpikeSlab
+from forestmix.latents.arrays import ArrayFactors
 from forestmix.latents.base import Factors
 from forestmix.latents.batch import Batch, take_rows
 from forestmix.latents.bernoulli import BernoulliFactors
@@ -23,6 +24,7 @@ LATENTS: dict[type, type[Factors]] = {
 
 __all__ = [
     "LATENTS",
+    "ArrayFactors",
     "Batch",
     "BernoulliFactors",
     "ExponentialFactors",

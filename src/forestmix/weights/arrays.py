@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from typing import Any
+from typing import Any, ClassVar
 
 import array_api_compat
 import numpy as np
@@ -30,6 +30,8 @@ class ArrayWeights(Weights):
         namespace: the library's functions, as the standard names them.
         device: where W is.
     """
+
+    on_device: ClassVar[bool] = True
 
     def __init__(self, array: Any) -> None:
         self.namespace = array_api_compat.array_namespace(array)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy
@@ -31,7 +31,10 @@ class Weights(ABC):
     Attributes:
         shape: (n, m).
         dtype: float32 or float64; every product is computed and returned in it.
+        on_device: whether they are an array of another library than NumPy, and products are too.
     """
+
+    on_device: ClassVar[bool] = False
 
     def __init__(self, shape: tuple[int, int], dtype: np.dtype[Any]) -> None:
         self.shape = shape

@@ -43,8 +43,11 @@ class RowData:
     dtype: Any
 
     def take(self, keep: Any) -> RowData:
-        """Return the data of the chosen observations, whose positions ``keep`` holds."""
+        """Return the data of the chosen observations: their positions, or a mask of NumPy."""
         xp = array_api_compat.array_namespace(self.x)
+        if isinstance(keep, np.ndarray):
+            keep = np.arange(self.x.shape[0], dtype=np.int32)[keep]
+        keep = xp.asarray(keep, device=array_api_compat.device(self.x))
 
         def chosen(array: Any) -> Any:
             shared = array.ndim < 2 or array.shape[0] == 1 < self.x.shape[0]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from reprlib import repr as shown
 from typing import Any
 
-import array_api_compat
 import numpy as np
 import numpy.typing as npt
 
@@ -31,10 +30,8 @@ def numbers(name: str, value: Any, *, missing: bool = False) -> Array:
 
 
 def host(array: Any) -> Array:
-    """Return an array of any library as one of NumPy, copied from its device if it is not there."""
-    if not isinstance(array, np.ndarray) and array_api_compat.is_array_api_obj(array):
-        array = array_api_compat.to_device(array, "cpu") if hasattr(array, "__dlpack__") else array
-    return np.asarray(array)
+    """Return an array of any library as one of NumPy, copied from its device if it is on one."""
+    return plain_array("array", array, missing=True)
 
 
 def in_precision(name: str, array: Array, dtype: npt.DTypeLike, *, positive: bool = False) -> Array:

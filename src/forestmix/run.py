@@ -22,6 +22,7 @@ from forestmix.inference.stopping import Stopping
 from forestmix.model import DEF, Observations, observations
 from forestmix.progress import NoProgress, ProgressBar
 from forestmix.result import LayerPosterior, Result, Status, Trace
+from forestmix.small import chosen_engine
 
 #: Iterations when ``max_iter`` is left out.
 DEFAULT_MAX_ITER = 10_000
@@ -50,6 +51,7 @@ def infer(
     algorithm: str | Algorithm = "fm",
     objective: str = "auto",
     accelerate: bool | str = True,
+    engine: str = "auto",
     init: Any = None,
     tol: float = 1e-6,
     max_iter: int | None = None,
@@ -69,10 +71,12 @@ def infer(
         accelerate: for "fm": conjugate gradients on the means or a factor of their matrix, whichever is faster, with
             the variances solved once for the whole batch; "cg" or "direct" for one of the two. Newton steps for rows
             that are not Gaussian.
+        engine: "reference" for NumPy's and SciPy's products, which compile nothing, "compiled" for Numba's kernels;
+            "auto" takes the former where W is small (``forestmix.small``). W in an array of another library has the
+            reference engine, on its own device.
         init: where to start: a ``Result``, or a pair ``(mean, sd)``, e.g. from an encoder; the prior when left out.
-        tol: the run has converged when both the relative change of the objective in an iteration and the relative
-            gradient norm are at most ``tol`` (see ``forestmix.inference.stopping``); each observation stops by itself.
-            0 runs to ``max_iter``, or until rounding leaves nothing to gain.
+        tol: the run has converged when the relative gradient norm is at most ``tol`` and the optimum is near (see
+            ``forestmix.inference.stopping``); each observation stops by itself. 0 runs to ``max_iter``.
         max_iter: iterations at most; 10,000 when left out. 0 evaluates the bounds at the start.
         progress: show a progress bar.
         callback: called with an ``Iteration`` before the first and after every iteration; the run stops if it
@@ -88,8 +92,10 @@ def infer(
     data = observations(model, x)
     chosen = _algorithm(algorithm, objective, accelerate)
     _check_options(tol, max_iter, progress, callback)
-    problem = chosen.problem(model, data)
-    start = default_start(problem) if init is None else problem.start(init)
+    if engine == "compiled" and model.layers[0].weights.on_device:
+        raise ArgumentError(
+            "engine must be 'auto' or 'reference' for W in an array of another library; got 'compiled'."
+        )
     limit = DEFAULT_MAX_ITER if max_iter is None else int(max_iter)
     parts = parts_of_batch(model, data, memory_budget)
     if callback is not None:
@@ -97,10 +103,13 @@ def infer(
     results = []
     # Overflow is a status of the result, not a warning on the way.
     with (
+        chosen_engine(engine),
         memory.reused(),
         np.errstate(all="ignore"),
         ProgressBar(chosen.name, tol) if progress else NoProgress() as meter,
     ):
+        problem = chosen.problem(model, data)
+        start = default_start(problem) if init is None else problem.start(init)
         for part in parts:
             one = len(parts) == 1
             run = _Run(chosen, problem if one else problem.take(part), start.take(part), tol, callback)

@@ -27,7 +27,7 @@ def plain_array(name: str, value: Any, *, missing: bool) -> npt.NDArray[Any]:
         return _unmasked(name, value, missing)
     if hasattr(value, "to_numpy"):
         return _from_frame(name, value)
-    if not isinstance(value, np.ndarray) and array_api_compat.is_array_api_obj(value):
+    if array_api_compat.is_torch_array(value) or array_api_compat.is_cupy_array(value):
         value = array_api_compat.to_device(value, "cpu")
     return np.asarray(value)
 

@@ -59,6 +59,10 @@ class Algorithm(ABC):
             raise ArgumentError(
                 f"algorithm must be 'fm' or 'cavi' for latents that are not Gaussian; got {self.name!r}."
             )
+        if problem.on_device:
+            raise ArgumentError(
+                f"algorithm must be 'fm' for W in an array of another library, since sweeps need NumPy's; got {self.name!r}."
+            )
         return problem
 
     @abstractmethod

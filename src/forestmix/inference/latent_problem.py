@@ -34,6 +34,7 @@ class LatentProblem:
     """Maximise the bound of a stack of interfaces over the factors of all layers."""
 
     curvature_is_constant = False
+    on_device = False
 
     def __init__(self, model: DEF, data: Observations, objective: str) -> None:
         self.model, self.data = model, data

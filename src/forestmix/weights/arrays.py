@@ -10,7 +10,7 @@ import array_api_compat
 import numpy as np
 import scipy
 
-from forestmix.arrays import Array
+from forestmix.arrays import Array, host
 from forestmix.errors import ArgumentError
 from forestmix.weights.base import Weights
 from forestmix.weights.checks import check_matrix_shape
@@ -111,5 +111,4 @@ class ArrayWeights(Weights):
 
     def toarray(self) -> Array:
         """Return W as a new NumPy array, copied from its device."""
-        elsewhere = array_api_compat.is_torch_array(self.array) or array_api_compat.is_cupy_array(self.array)
-        return np.asarray(array_api_compat.to_device(self.array, "cpu") if elsewhere else self.array).copy()
+        return host(self.array).copy()

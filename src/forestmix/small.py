@@ -23,7 +23,7 @@ _engine: ContextVar[str] = ContextVar("engine", default="auto")
 
 @contextmanager
 def chosen_engine(name: str) -> Iterator[None]:
-    """Leave all to NumPy ("reference"), all to kernels ("compiled"), or to either by size ("auto"), while this lasts."""
+    """Leave all to NumPy ("reference"), all to kernels ("compiled"), or to either by size ("auto"), for a while."""
     if name not in ENGINES:
         raise unknown_name("engine", name, ENGINES)
     token = _engine.set(name)

@@ -61,7 +61,8 @@ class Algorithm(ABC):
             )
         if problem.on_device:
             raise ArgumentError(
-                f"algorithm must be 'fm' for W in an array of another library, since sweeps need NumPy's; got {self.name!r}."
+                "algorithm must be 'fm' for W in an array of another library, since sweeps need NumPy's; got "
+                f"{self.name!r}."
             )
         return problem
 

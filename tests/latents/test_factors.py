@@ -6,7 +6,7 @@ import pytest
 
 import deep_oracles
 import forestmix as fmx
-from forestmix.latents import LATENTS, settle
+from forestmix.latents import LATENTS, solve_tilt
 
 #: For each family: an instance, its bias, the log of its prior density and where it lives.
 FAMILIES = {
@@ -93,7 +93,7 @@ def test_settled_mean_is_consistent_and_better_than_its_neighbours(name):
     rng = np.random.default_rng(1)
     H, D, drive = rng.uniform(0.1, 5, (1, 40)), rng.uniform(5, 200, (1, 40)), 20 * rng.standard_normal((1, 40))
     eta = np.full((1, 40), eta)
-    q = settle(kind, family, eta, H, D, drive, np.zeros((1, 40)))
+    q = solve_tilt(kind, family, eta, H, D, drive, np.zeros((1, 40)))
 
     def objective(q):
         return -q.relative_entropy(family, eta) - 0.5 * D * q.mean**2 + drive * q.mean - 0.5 * H * q.variance

@@ -91,7 +91,8 @@ class ForestMixture(Algorithm):
     def start(self, problem: Any, point: Any) -> Memory:
         """Return the accelerator's memory, or the place among the groups."""
         if isinstance(problem, LatentProblem):
-            return LatentNewton() if self.accelerated and newton_applies(problem) else Memory()
+            newton = self.accelerated and newton_applies(problem)
+            return LatentNewton(len(point.objective)) if newton else Memory()
         if self.accelerated:
             if not problem.curvature_is_constant:
                 return NewtonSteps(len(point.objective))

@@ -30,6 +30,8 @@ PLAIN = 10
 INNER, FORCING = 50, 0.1
 #: Shorter steps that are tried before the plain one.
 SHORTER = 4
+#: By what the damping goes down after a step that was taken, and up after one that was refused.
+EASE, DAMP = 0.25, 8.0
 
 
 def newton_applies(problem: LatentProblem) -> bool:
@@ -39,15 +41,23 @@ def newton_applies(problem: LatentProblem) -> bool:
 
 
 class LatentNewton(Memory):
-    """The last step, so that a shorter part of it can be tried."""
+    """The damping of each observation, (N, 1), and the last step, so that a shorter part of it can be tried."""
 
-    def __init__(self) -> None:
+    def __init__(self, count: int) -> None:
         self.steps = 0
-        self.last: tuple[Array, Array] | None = None
+        self.damping = np.ones((count, 1))
+        self.last: tuple[Array, ...] | None = None
 
     def take(self, keep: Array) -> LatentNewton:
         """Return the memory of the chosen observations; a step is looked at only in the iteration that made it."""
-        return self
+        chosen = LatentNewton(0)
+        chosen.steps, chosen.damping = self.steps, self.damping[keep]
+        return chosen
+
+    def forget(self, which: Array) -> None:
+        """Damp the next steps of the observations whose step was refused."""
+        if self.last is not None:
+            self.damping[which] *= DAMP / EASE
 
     def propose(self, problem: LatentProblem, point: LatentPoint) -> Proposal:
         """Return plain steps first, and Newton steps then."""
@@ -57,11 +67,12 @@ class LatentNewton(Memory):
             return Proposal(step_latents(problem, point, "red-black"), 1, problem.size)
         rows, q = problem.stack.interfaces[0], point.q.layers[0]
         above, seen = problem.stack.above(point.q, 0), problem.stack.seen(point.q, 0)
-        H = rows.information[0]
-        tilt = q.tilt(above.family, above.eta, H)
-        slope = rows.slope(seen, q) + H * q.mean - tilt
-        step, inner = _solve(rows, slope, q.sd, H)
-        self.last = (tilt, slope - _product(rows, step, H))
+        H, mean = rows.information[0], q.mean
+        slope = rows.slope(seen, q)
+        gradient = slope + H * mean - q.tilt(above.family, above.eta, H)
+        step, inner = _solve(rows, gradient, q.sd, H, self.damping)
+        self.last = (mean, slope, step, _product(rows, step))
+        self.damping = EASE * self.damping
         return Proposal(self._at(problem, point, 1.0), 1 + inner, (1 + inner) * problem.size)
 
     def retreats(self, problem: LatentProblem, point: LatentPoint) -> Iterator[LayeredFactors]:
@@ -76,28 +87,26 @@ class LatentNewton(Memory):
         assert self.last is not None
         rows: GaussianRows = problem.stack.interfaces[0]
         above: Above = problem.stack.above(point.q, 0)
-        tilt, change = self.last
-        q = rows.kind.tilted(above.family, above.eta, rows.information[0], tilt + share * change)
-        if isinstance(q, GaussianFactors):
-            q = GaussianFactors(q.mean, np.broadcast_to(q.sd, q.mean.shape))
-        return point.q.replace(0, q)
+        mean, slope, step, fall = self.last
+        return point.q.replace(0, rows.step_from(mean + share * step, slope - share * fall, above))
 
 
-def _product(rows: GaussianRows, step: Array, H: Array) -> Array:
-    """Return ``(W^T kappa W - H) step``."""
+def _product(rows: GaussianRows, step: Array) -> Array:
+    """Return ``W^T kappa W step``."""
     weights = rows.layer.weights
-    return weights.adjoint(rows.kappa * weights.forward(step)).astype(np.float64) - H * step
+    return weights.adjoint(rows.kappa * weights.forward(step)).astype(np.float64)
 
 
-def _solve(rows: GaussianRows, slope: Array, sd: Array, H: Array) -> tuple[Array, int]:
+def _solve(rows: GaussianRows, slope: Array, sd: Array, H: Array, damping: Array) -> tuple[Array, int]:
     """Return the step of the means, and the number of iterations that it took."""
     residual = sd * slope
+    diagonal = 1 + (damping - 1) * H * sd**2
     s, direction = np.zeros_like(residual), residual
     squared = dot(residual, residual)
     goal = FORCING**2 * squared
     inner = 0
     for inner in range(1, INNER + 1):
-        image = direction + sd * _product(rows, sd * direction, H)
+        image = diagonal * direction + sd * _product(rows, sd * direction)
         curvature = dot(direction, image)
         # Not positive: this observation stays where it is, at the gradient if it has gone nowhere yet.
         if inner == 1:
@@ -105,7 +114,8 @@ def _solve(rows: GaussianRows, slope: Array, sd: Array, H: Array) -> tuple[Array
         length = ratio(squared, curvature)
         s, residual = s + length * direction, residual - length * image
         before, squared = squared, dot(residual, residual)
-        direction = np.where(curvature > 0, residual + ratio(squared, before) * direction, 0.0)
-        if np.all((squared <= goal) | (curvature <= 0)):
+        more = (curvature > 0) & (squared > goal)
+        direction = np.where(more, residual + ratio(squared, before) * direction, 0.0)
+        if not more.any():
             break
     return sd * s, inner

@@ -13,7 +13,7 @@ from forestmix.inference.accelerate import ConjugateGradients
 from forestmix.inference.base import Algorithm, Memory, Proposal, choose_objective
 from forestmix.inference.cavi import SweepMemory
 from forestmix.inference.flat_problem import FlatProblem
-from forestmix.inference.latent_newton import LatentNewton, newton_applies
+from forestmix.inference.latent_newton import LatentNewton
 from forestmix.inference.latent_problem import LatentProblem
 from forestmix.inference.latent_steps import step_latents
 from forestmix.inference.layers import check_schedule, sets_of_layers, step_layers
@@ -91,7 +91,7 @@ class ForestMixture(Algorithm):
     def start(self, problem: Any, point: Any) -> Memory:
         """Return the accelerator's memory, or the place among the groups."""
         if isinstance(problem, LatentProblem):
-            newton = self.accelerated and newton_applies(problem)
+            newton = self.accelerated and problem.has_curvature
             return LatentNewton(len(point.objective)) if newton else Memory()
         if self.accelerated:
             if not problem.curvature_is_constant:

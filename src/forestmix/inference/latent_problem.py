@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
 from forestmix.arrays import Array
+from forestmix.inference import latent_curvature
 from forestmix.inference.problem import ROUNDING_UNITS
-from forestmix.interfaces import CountParents, LayeredFactors, Stack
+from forestmix.interfaces import CountParents, GaussianRows, LayeredFactors, Stack
 from forestmix.latents import Factors, GaussianFactors
 from forestmix.model import DEF, Observations
 from forestmix.posterior import as_layers
+
+#: Below this norm of what each latent would move by itself, what they would move together is looked at.
+NEAR = 1e-4
+#: A precision that leaves a latent where it is.
+CERTAIN = 1e200
 
 
 @dataclass(frozen=True)
@@ -91,7 +98,34 @@ class LatentProblem:
         unit = ROUNDING_UNITS * float(np.finfo(self.model.dtype).eps)
         return LatentPoint(q, value, unit * (size + self.size))
 
+    @cached_property
+    def has_curvature(self) -> bool:
+        """Whether there is one latent layer, under Gaussian rows, and the ELBO is climbed."""
+        lowest = self.stack.interfaces[0]
+        return self.stack.depth == 1 and isinstance(lowest, GaussianRows) and lowest.objective == "elbo"
+
     def gradient_norm(self, point: LatentPoint) -> Array:
+        """Return how far the latents would still move, in standard deviations: root mean squares, (N,).
+
+        Each by itself; and, near the end, all together, for latents that share rows may have far to go in company where
+        none could move alone.
+        """
+        norm = self._own_moves(point)
+        near = np.flatnonzero(norm <= NEAR) if self.has_curvature else []
+        if len(near):
+            norm[near] = np.maximum(norm[near], self.take(near)._joint_move(point.take(near)))
+        return norm
+
+    def _joint_move(self, point: LatentPoint) -> Array:
+        """Return the root mean square of ``gradient^T C^-1 gradient``, C the curvature with the prior's precision."""
+        rows, q, above = self.stack.interfaces[0], point.q.layers[0], self.stack.above(point.q, 0)
+        zero = np.zeros_like(above.eta)
+        prior = rows.kind.tilted(above.family, above.eta, zero, zero).sd
+        slope = latent_curvature.gradient(rows, self.stack.seen(point.q, 0), q, above)
+        step, _ = latent_curvature.solve(rows, slope, q.sd, np.minimum(prior**-2.0, CERTAIN))
+        return np.sqrt(np.maximum(np.sum(slope * step, axis=1), 0.0) / self.size)
+
+    def _own_moves(self, point: LatentPoint) -> Array:
         """Return how far each latent would still move by itself, in its standard deviations: root mean squares, (N,).
 
         For Gaussian latents the relative error of the variance counts too, as in a model with one layer.

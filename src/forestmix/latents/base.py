@@ -33,6 +33,10 @@ class Factors(Batch, ABC):
     def tilt(self, family: Any, eta: Array, H: Array) -> Array:
         """Return the h of ``tilted`` that gave these factors."""
 
+    def pull(self, family: Any, eta: Array, H: Array) -> Array:
+        """Return ``tilt - H mean``: the slope of ``KL + H variance / 2`` in the mean; families know it to more digits."""
+        return self.tilt(family, eta, H) - H * self.mean
+
     @abstractmethod
     def relative_entropy(self, family: Any, eta: Array) -> Array:
         """Return ``KL(q_j || p(y | eta_j))`` of every variable, (N, m)."""

@@ -45,6 +45,10 @@ class ExponentialFactors(Factors):
         """Return ``h + rate``, without the prior's part."""
         return self.h + family.rate
 
+    def pull(self, family: Exponential, eta: Array, H: Array) -> Array:
+        """Return the rate, and the pull of the half line."""
+        return family.rate.astype(np.float64) + self.half_line.pull
+
     def relative_entropy(self, family: Exponential, eta: Array) -> Array:
         """Return ``rate E y - log rate - entropy``: no term is larger than the divergence but for logarithms."""
         rate = family.rate.astype(np.float64)

@@ -68,6 +68,11 @@ class LaplaceFactors(Factors):
         """Return the tilt of y, not of its distance from the location."""
         return self.h + H * self.location
 
+    def pull(self, family: Laplace, eta: Array, H: Array) -> Array:
+        """Return the rate and the pull of each half line, with the sign of its side."""
+        up, down = self.sides
+        return self.above * (self.rate + up.pull) - self.below * (self.rate + down.pull)
+
     def relative_entropy(self, family: Laplace, eta: Array) -> Array:
         """Return ``rate E |u| + log(2 / rate) - entropy``; ``eta`` is the location.
 

@@ -60,6 +60,11 @@ class SpikeSlabFactors(Factors):
         precision = family.sd.astype(np.float64) ** -2.0
         return self.slab_mean * (H + precision) - eta * precision
 
+    def pull(self, family: SpikeSlab, eta: Array, H: Array) -> Array:
+        """Return ``H (1 - inclusion) slab_mean + (slab_mean - eta) / sd^2``."""
+        spike = scipy.special.expit(-self.logit)
+        return H * spike * self.slab_mean + (self.slab_mean - eta) * family.sd.astype(np.float64) ** -2.0
+
     def relative_entropy(self, family: SpikeSlab, eta: Array) -> Array:
         """Return the divergence of the two inclusions, plus ``inclusion`` times that of the two slabs."""
         prior = scipy.special.logit(family.inclusion.astype(np.float64))

@@ -76,6 +76,12 @@ class HalfLine:
         return self.scale * self.standard[1]
 
     @property
+    def pull(self) -> Array:
+        """``h - H mean``, which below the mode is ``-sqrt(H)`` times the hazard at the cut."""
+        below = -np.exp(-log_mills(np.minimum(self._cut, 0.0))) * np.sqrt(self.H)
+        return np.where(self.t < 0, below, self.h - self.H * self.mean)
+
+    @property
     def entropy(self) -> Array:
         """``-E log q(y)``."""
         return np.log(self.scale) + self.standard[2]

@@ -33,8 +33,8 @@ class PriorFamily(ABC):
             fits(name, getattr(self, name), size, what)
 
     def astype(self, dtype: np.dtype) -> Self:
-        """Return the family with its parameters in ``dtype``."""
-        return self._map(lambda value: value.astype(dtype))
+        """Return the family with its parameters in float64, whatever the weights have: factors are computed in it."""
+        return self._map(lambda value: value.astype(np.float64))
 
     def take(self, variables: Array) -> Self:
         """Return the family of the chosen variables."""

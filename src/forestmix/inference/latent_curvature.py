@@ -43,7 +43,7 @@ def solve(rows: GaussianRows, slope: Array, sd: Array, added: Array) -> tuple[Ar
     right, diagonal = sd * slope, 1 + (added - rows.information[0]) * sd**2
     s, missed, passes = _conjugate_gradients(rows, right, sd, diagonal)
     if slope.shape[1] <= LARGEST:
-        for k in np.flatnonzero(missed):
+        for k in map(int, np.flatnonzero(missed)):
             s[k] = _by_factor(rows, k, right[k], sd[k], diagonal[k], otherwise=s[k])
     return sd * s, passes
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from forestmix.arrays import Array
+from forestmix.arrays import Array, inner
 from forestmix.inference import latent_curvature
 from forestmix.inference.problem import ROUNDING_UNITS
 from forestmix.interfaces import CountParents, GaussianRows, LayeredFactors, Stack
@@ -111,19 +111,41 @@ class LatentProblem:
         none could move alone.
         """
         norm = self._own_moves(point)
-        near = np.flatnonzero(norm <= NEAR) if self.has_curvature else []
-        if len(near):
-            norm[near] = np.maximum(norm[near], self.take(near)._joint_move(point.take(near)))
+        near = np.flatnonzero(norm <= NEAR)
+        if self.has_curvature and len(near):
+            together = self.take(near).distance_bound(point.take(near)) / np.sqrt(self.size)
+            norm[near] = np.maximum(norm[near], together)
         return norm
 
-    def _joint_move(self, point: LatentPoint) -> Array:
-        """Return the root mean square of ``gradient^T C^-1 gradient``, C the curvature with the prior's precision."""
+    def distance_bound(self, point: LatentPoint) -> Array:
+        """Return how far the optimum is by Newton's equations, in posterior standard deviations, (N,).
+
+        It is ``(g^T C^-1 g)^(1/2)``, g the slope in the means and C its curvature with the prior's precision added,
+        which stands for that of priors without any; half its square is the nats that are missing. Where a model has no
+        such curvature it is 0.
+        """
+        if not self.has_curvature:
+            return np.zeros(len(point.objective))
         rows, q, above = self.stack.interfaces[0], point.q.layers[0], self.stack.above(point.q, 0)
         zero = np.zeros_like(above.eta)
         prior = rows.kind.tilted(above.family, above.eta, zero, zero).sd
         slope = latent_curvature.gradient(rows, self.stack.seen(point.q, 0), q, above)
-        step, _ = latent_curvature.solve(rows, slope, q.sd, np.minimum(prior**-2.0, CERTAIN))
-        return np.sqrt(np.maximum(np.sum(slope * step, axis=1), 0.0) / self.size)
+        with np.errstate(divide="ignore", over="ignore"):
+            added = np.minimum(prior**-2.0, CERTAIN)
+        step, _ = latent_curvature.solve(rows, slope, q.sd, added)
+        return np.sqrt(np.maximum(inner(slope, step), 0.0))
+
+    def gradient_rounding(self, point: LatentPoint) -> Array:
+        """Return what rounding leaves of ``gradient_norm``, (N,): of the means themselves, and of the rows' slopes."""
+        unit = float(np.finfo(self.model.dtype).eps)
+        least = np.full(len(point.objective), ROUNDING_UNITS * unit)
+        if not self.has_curvature:
+            return least
+        rows, q = self.stack.interfaces[0], point.q.layers[0]
+        slope = rows.absolute.adjoint(rows.kappa * self.stack.row_sizes(point.q)).astype(np.float64)
+        own = np.divide(np.abs(q.mean) + np.abs(getattr(q, "location", 0.0)), q.sd, out=0 * slope, where=q.sd > 0)
+        moves = own + q.sd * slope
+        return np.maximum(least, unit * np.sqrt(inner(moves, moves) / self.size))
 
     def _own_moves(self, point: LatentPoint) -> Array:
         """Return how far each latent would still move by itself, in its standard deviations: root mean squares, (N,).

@@ -58,9 +58,11 @@ class Entries:
         return (self._by_row @ values.T).T
 
     def largest_in_row(self, values: Array) -> Array:
-        """Return the largest of each row of W, (N, nnz) -> (N, n); 0 for a row without entries, and nowhere less."""
+        """Return the largest of each row of W, (N, nnz) -> (N, n); 0 for a row without entries."""
         largest = np.zeros((len(values), self.shape[0]))
-        np.maximum.at(largest, (slice(None), self.row), values)
+        if len(self.row):
+            first = np.flatnonzero(np.diff(self.row, prepend=-1))
+            largest[:, self.row[first]] = np.maximum.reduceat(values, first, axis=1)
         return largest
 
     def sum_columns(self, values: Array) -> Array:

@@ -162,8 +162,7 @@ class Stack:
         rows = bottom.masked(terms.log_likelihood)
         value, size = total(rows), total(np.abs(rows))
         # What rounding leaves of eta counts with the slope of the likelihood, however small eta itself may be.
-        reach = np.abs(eta) + np.abs(self.data.x) + np.abs(bottom.layer.bias) + self._reach(q)
-        size = size + total(bottom.masked(np.abs(terms.error)) * reach)
+        size = size + total(bottom.masked(np.abs(terms.error)) * self.row_sizes(q))
         for k, (interface, layer) in enumerate(zip(self.interfaces, q.layers, strict=True)):
             above = self.above(q, k)
             divergence = layer.relative_entropy(above.family, above.eta)
@@ -172,14 +171,15 @@ class Stack:
             size = size + total(np.abs(divergence)) + np.abs(excess) + total(_cancelling(layer, above))
         return value, size
 
-    def _reach(self, q: LayeredFactors) -> Array:
-        """Return the size of the terms that make up each ``eta_i``: that of a typical weight, times that of the means.
+    def row_sizes(self, q: LayeredFactors) -> Array:
+        """Return the size of what each ``x_i - eta_i`` is made of, (N, n): weights times means, in root mean squares.
 
         The mean of a Laplace factor is the sum of its location and its distance from it, either of which may be large.
         """
-        parents = q.layers[0]
+        parents, bottom = q.layers[0], self.interfaces[0]
         means = np.hypot(parents.mean, getattr(parents, "location", 0.0))
-        return self._typical_weight * np.sqrt(np.sum(means**2, axis=1, keepdims=True))
+        terms = self._typical_weight * np.sqrt(np.sum(means**2, axis=1, keepdims=True))
+        return terms + np.abs(bottom.eta(parents)) + np.abs(self.data.x) + np.abs(bottom.layer.bias)
 
     @cached_property
     def _typical_weight(self) -> Array:

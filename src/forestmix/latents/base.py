@@ -34,7 +34,7 @@ class Factors(Batch, ABC):
         """Return the h of ``tilted`` that gave these factors."""
 
     def pull(self, family: Any, eta: Array, H: Array) -> Array:
-        """Return ``tilt - H mean``: the slope of ``KL + H variance / 2`` in the mean; families know it to more digits."""
+        """Return ``tilt - H mean``: the slope of ``KL + H variance / 2`` in the mean, to more digits where it cancels."""
         return self.tilt(family, eta, H) - H * self.mean
 
     @abstractmethod

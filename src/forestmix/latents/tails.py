@@ -63,7 +63,8 @@ class HalfLine:
             around_mode = 0.5 * (1 + t * np.exp(-log_mills(t))) + scipy.special.log_ndtr(-t) + _LOG_ROOT_TWO_PI
             around_cut = 0.5 * (variance + mean**2) + t * mean + log_mills(t)
         entropy = np.where(t < 0, around_mode, around_cut)
-        return tuple(np.where(self.exponential, 1.0, part) for part in (mean, np.sqrt(variance), entropy))
+        mean, sd, entropy = (np.where(self.exponential, 1.0, part) for part in (mean, np.sqrt(variance), entropy))
+        return mean, sd, entropy
 
     @property
     def mean(self) -> Array:

@@ -40,7 +40,8 @@ def solve_tilt(kind: type[Factors], family: Any, eta: Array, H: Array, D: Array,
         q = kind.tilted(family, eta, H, h)
         value = h + extra * q.mean - drive
         size = np.abs(h) + extra * np.abs(q.mean) + np.abs(drive)
-        low, high = np.where(value < 0, h, np.maximum(low, h - value)), np.where(value > 0, h, np.minimum(high, h - value))
+        low = np.where(value < 0, h, np.maximum(low, h - value))
+        high = np.where(value > 0, h, np.minimum(high, h - value))
         newton, middle = h - value / (1 + extra * q.variance), 0.5 * (low + high)
         fast = (newton > low) & (newton < high) & (np.abs(value) <= 0.5 * last)
         new = np.where(fast, newton, middle)

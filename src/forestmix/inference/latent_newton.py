@@ -28,6 +28,8 @@ from forestmix.interfaces import Above, GaussianRows, LayeredFactors
 PLAIN = 10
 #: Shorter steps that are tried before the plain one.
 SHORTER = 4
+#: A count that needs no long table.
+SMALL_COUNT = 8.0
 #: By what the damping goes down after a step that was taken, and up after one that was refused.
 EASE, DAMP = 0.1, 8.0
 
@@ -61,6 +63,9 @@ class LatentNewton(Memory):
         above, seen = problem.stack.above(point.q, 0), problem.stack.seen(point.q, 0)
         slope = latent_curvature.gradient(rows, seen, q, above)
         step, inner = latent_curvature.solve(rows, slope, q.sd, self.damping * rows.information[0])
+        if rows.kind.discrete:
+            # Tables of counts are as long as their means are large: these at most double, beyond what is small.
+            step = np.minimum(step, q.mean + SMALL_COUNT)
         self.last = (q.mean, rows.slope(seen, q), step, latent_curvature.image(rows, step))
         self.damping = EASE * self.damping
         return Proposal(self._at(problem, point, 1.0), 1 + inner, (1 + inner) * problem.size)

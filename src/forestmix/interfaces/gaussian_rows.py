@@ -23,7 +23,7 @@ class GaussianRows(Interface):
 
     For all parents at once the mean part is majorised by ``D_j = sum_i kappa_i |w_ij| sum_k |w_ik|``, which is the
     forest mixture curvature with epsilon proportional to |w|; the variance part stays exact. Each parent then has a
-    problem of its own, which ``latents.solve_tilt`` solves. Objective "fm" has the paper's epsilon, and D for variances.
+    problem of its own, for ``latents.solve_tilt``. Objective "fm" has the paper's epsilon, and D for variances too.
     """
 
     def __init__(self, layer: Layer, kind: type[Factors], observed: Array | None, objective: Objective) -> None:

@@ -33,7 +33,8 @@ def solve_tilt(kind: type[Factors], family: Any, eta: Array, H: Array, D: Array,
     itself, so that it does not depend on the others.
     """
     extra = np.maximum(D - H, 0.0)
-    h = np.broadcast_to(start, np.broadcast_shapes(np.shape(start), np.shape(drive))).astype(np.float64)
+    largest = kind.largest_tilt(eta, H, drive / np.where(D > 0, D, 1.0))
+    h = np.minimum(start, largest)
     low, high = np.full(h.shape, -np.inf), np.full(h.shape, np.inf)
     last, solved = np.full(h.shape, np.inf), np.zeros(h.shape, bool)
     for _ in range(STEPS):
@@ -44,7 +45,7 @@ def solve_tilt(kind: type[Factors], family: Any, eta: Array, H: Array, D: Array,
         high = np.where(value > 0, h, np.minimum(high, h - value))
         newton, middle = h - value / (1 + extra * q.variance), 0.5 * (low + high)
         fast = (newton > low) & (newton < high) & (np.abs(value) <= 0.5 * last)
-        new = np.where(fast, newton, middle)
+        new = np.minimum(np.where(fast, newton, middle), largest)
         solved |= ~(np.abs(value) > ROUNDING * size) | ~((new > low) & (new < high))
         if solved.all():
             break

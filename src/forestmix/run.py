@@ -225,13 +225,13 @@ class _Run:
     def _safeguard(self, old: Point, new: Point) -> tuple[Point, int]:
         """Put a safer step in place of one that lowered the objective; return how many were tried, too."""
         tries = 0
-        fell = ~(new.objective >= old.objective - old.rounding)
+        fell = _fell(old, new)
         if fell.any():
             self.memory.forget(fell)
             for q in self.algorithm.retreats(self.problem, old, new.q, self.memory):
                 tries += 1
                 new = self.problem.evaluate(q.where(fell, new.q))
-                fell = ~(new.objective >= old.objective - old.rounding)
+                fell = _fell(old, new)
                 if not fell.any():
                     break
         return new, tries
@@ -294,6 +294,11 @@ class _Run:
             shaped[3].copy(),
         )
         return self.callback(info) is True
+
+
+def _fell(old: Point, new: Point) -> Array:
+    """Return where the objective fell by more than rounding; one that rounding may have made is no gain either."""
+    return ~(new.objective - np.maximum(new.rounding, old.rounding) >= old.objective - 2 * old.rounding)
 
 
 def _algorithm(algorithm: str | Algorithm, objective: str, accelerate: bool | str) -> Algorithm:

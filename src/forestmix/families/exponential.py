@@ -37,4 +37,4 @@ class Exponential(PriorFamily):
 
     def sample(self, eta: Array, rng: np.random.Generator) -> Array:
         """Draw exponential values."""
-        return (rng.standard_exponential(np.shape(eta)) / self.rate).astype(self.rate.dtype)
+        return (rng.standard_exponential(np.shape(eta)) / self.rate).astype(np.result_type(eta, np.float32))

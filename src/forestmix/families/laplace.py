@@ -32,4 +32,4 @@ class Laplace(PriorFamily):
     def sample(self, eta: Array, rng: np.random.Generator) -> Array:
         """Draw values around ``eta``."""
         size = rng.standard_exponential(np.shape(eta)) * rng.choice([-1.0, 1.0], np.shape(eta))
-        return (eta + self.scale * size).astype(self.scale.dtype)
+        return (eta + self.scale * size).astype(np.result_type(eta, np.float32))

@@ -11,7 +11,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from forestmix.arrays import Array, fits, in_precision
+from forestmix.arrays import Array, fits
 from forestmix.errors import ArgumentError
 
 
@@ -33,10 +33,10 @@ class PriorFamily(ABC):
             fits(name, getattr(self, name), size, what)
 
     def astype(self, dtype: np.dtype) -> Self:
-        """Return the family with its parameters, all of them positive, in ``dtype``."""
+        """Return the family with its parameters in float64, whatever the weights have: factors are computed in it."""
         chosen = copy(self)
         for name in self.parameters:
-            setattr(chosen, name, in_precision(name, getattr(self, name), dtype, positive=True))
+            setattr(chosen, name, getattr(self, name).astype(np.float64))
         return chosen
 
     def take(self, variables: Array) -> Self:

@@ -45,4 +45,4 @@ class SpikeSlab(PriorFamily):
         """Draw from the slab where a coin says so, else 0."""
         shape = np.shape(eta)
         slab = eta + self.sd * rng.standard_normal(shape)
-        return np.where(rng.random(shape) < self.inclusion, slab, 0).astype(self.sd.dtype)
+        return np.where(rng.random(shape) < self.inclusion, slab, 0).astype(np.result_type(eta, np.float32))

@@ -16,7 +16,7 @@ from forestmix.inference.cavi import SweepMemory
 from forestmix.inference.dense_newton import CHEAP, cost
 from forestmix.inference.flat_problem import FlatProblem
 from forestmix.inference.joint_newton import JointNewton
-from forestmix.inference.latent_newton import LatentNewton, newton_applies
+from forestmix.inference.latent_newton import LatentNewton
 from forestmix.inference.latent_problem import LatentProblem
 from forestmix.inference.latent_steps import step_latents
 from forestmix.inference.layers import check_schedule, sets_of_layers, step_layers
@@ -99,7 +99,8 @@ class ForestMixture(Algorithm):
     def start(self, problem: Any, point: Any) -> Memory:
         """Return the accelerator's memory, or the place among the groups."""
         if isinstance(problem, LatentProblem):
-            return LatentNewton() if self.accelerated and newton_applies(problem) else Memory()
+            newton = self.accelerated and problem.has_curvature
+            return LatentNewton(len(point.objective)) if newton else Memory()
         if self.accelerated:
             if not problem.curvature_is_constant:
                 jointly = problem.on_device or (problem.joins_deviations and cost(problem) <= CHEAP)

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
-from forestmix.arrays import Array
+from forestmix.arrays import Array, inner
+from forestmix.inference import latent_curvature
 from forestmix.inference.problem import ROUNDING_UNITS, out_of_range
-from forestmix.interfaces import LayeredFactors, Stack
+from forestmix.interfaces import GaussianRows, LayeredFactors, Stack
 from forestmix.latents import Factors, GaussianFactors
 from forestmix.model import DEF, Observations
 from forestmix.posterior import as_layers
+
+#: Below this norm of what each latent would move by itself, what they would move together is looked at.
+NEAR = 1e-4
+#: A precision that leaves a latent where it is.
+CERTAIN = 1e200
 
 
 @dataclass(frozen=True)
@@ -92,7 +99,56 @@ class LatentProblem:
         unit = ROUNDING_UNITS * float(np.finfo(self.model.dtype).eps)
         return LatentPoint(q, value, unit * (size + self.size))
 
+    @cached_property
+    def has_curvature(self) -> bool:
+        """Whether there is one latent layer, under Gaussian rows, and the ELBO is climbed."""
+        lowest = self.stack.interfaces[0]
+        return self.stack.depth == 1 and isinstance(lowest, GaussianRows) and lowest.objective == "elbo"
+
     def gradient_norm(self, point: LatentPoint) -> Array:
+        """Return how far the latents would still move, in standard deviations: root mean squares, (N,).
+
+        Each by itself; and, near the end, all together, for latents that share rows may have far to go in company where
+        none could move alone.
+        """
+        norm = self._own_moves(point)
+        near = np.flatnonzero(norm <= NEAR)
+        if self.has_curvature and len(near):
+            together = self.take(near).distance_bound(point.take(near)) / np.sqrt(self.size)
+            norm[near] = np.maximum(norm[near], together)
+        return norm
+
+    def distance_bound(self, point: LatentPoint) -> Array:
+        """Return how far the optimum is by Newton's equations, in posterior standard deviations, (N,).
+
+        It is ``(g^T C^-1 g)^(1/2)``, g the slope in the means and C its curvature with the prior's precision added,
+        which stands for that of priors without any; half its square is the nats that are missing. Where a model has no
+        such curvature it is 0.
+        """
+        if not self.has_curvature:
+            return np.zeros(len(point.objective))
+        rows, q, above = self.stack.interfaces[0], point.q.layers[0], self.stack.above(point.q, 0)
+        zero = np.zeros_like(above.eta)
+        prior = rows.kind.tilted(above.family, above.eta, zero, zero).sd
+        slope = latent_curvature.gradient(rows, self.stack.seen(point.q, 0), q, above)
+        with np.errstate(divide="ignore", over="ignore"):
+            added = np.minimum(prior**-2.0, CERTAIN)
+        step, _ = latent_curvature.solve(rows, slope, q.sd, added)
+        return np.sqrt(np.maximum(inner(slope, step), 0.0))
+
+    def gradient_rounding(self, point: LatentPoint) -> Array:
+        """Return what rounding leaves of ``gradient_norm``, (N,): of the means themselves, and of the rows' slopes."""
+        unit = float(np.finfo(self.model.dtype).eps)
+        least = np.full(len(point.objective), ROUNDING_UNITS * unit)
+        if not self.has_curvature:
+            return least
+        rows, q = self.stack.interfaces[0], point.q.layers[0]
+        slope = rows.absolute.adjoint(rows.kappa * self.stack.row_sizes(point.q)).astype(np.float64)
+        own = np.divide(np.abs(q.mean) + np.abs(getattr(q, "location", 0.0)), q.sd, out=0 * slope, where=q.sd > 0)
+        moves = own + q.sd * slope
+        return np.maximum(least, unit * np.sqrt(inner(moves, moves) / self.size))
+
+    def _own_moves(self, point: LatentPoint) -> Array:
         """Return how far each latent would still move by itself, in its standard deviations: root mean squares, (N,).
 
         For Gaussian latents the relative error of the variance counts too, as in a model with one layer.
@@ -112,11 +168,3 @@ class LatentProblem:
         squares = self.model.layers[0].family.curvature_is_constant
         if not (np.isfinite(start.objective) if squares else ~np.isnan(start.objective)).all():
             raise out_of_range(self.model)
-
-    def gradient_rounding(self, point: LatentPoint) -> Array:
-        """Return what rounding leaves of ``gradient_norm``, (N,)."""
-        return np.full(len(point.objective), ROUNDING_UNITS * float(np.finfo(self.model.dtype).eps))
-
-    def distance_bound(self, point: LatentPoint) -> Array:
-        """Return 0: these bounds have several optima, and no bound is known on the way to the next."""
-        return np.zeros(len(point.objective))

@@ -57,6 +57,14 @@ class Entries:
         """Return the sum over each row of W, (N, nnz) -> (N, n)."""
         return (self._by_row @ values.T).T
 
+    def largest_in_row(self, values: Array) -> Array:
+        """Return the largest of each row of W, (N, nnz) -> (N, n); 0 for a row without entries."""
+        largest = np.zeros((len(values), self.shape[0]))
+        if len(self.row):
+            first = np.flatnonzero(np.diff(self.row, prepend=-1))
+            largest[:, self.row[first]] = np.maximum.reduceat(values, first, axis=1)
+        return largest
+
     def sum_columns(self, values: Array) -> Array:
         """Return the sum over each column of W, (N, nnz) -> (N, m)."""
         return (self._by_column @ values.T).T

@@ -10,7 +10,7 @@ import scipy
 
 from forestmix.arrays import Array, total
 from forestmix.interfaces.base import Above, Interface
-from forestmix.latents import BernoulliFactors, Factors, GaussianFactors, SpikeSlabFactors, settle
+from forestmix.latents import BernoulliFactors, Factors, GaussianFactors, SpikeSlabFactors, solve_tilt
 from forestmix.model import Layer
 from forestmix.statistics import Objective
 
@@ -23,7 +23,7 @@ class GaussianRows(Interface):
 
     For all parents at once the mean part is majorised by ``D_j = sum_i kappa_i |w_ij| sum_k |w_ik|``, which is the
     forest mixture curvature with epsilon proportional to |w|; the variance part stays exact. Each parent then has a
-    problem of its own, solved by ``latents.settle``. Objective "fm" has the paper's epsilon, and D for variances too.
+    problem of its own, for ``latents.solve_tilt``. Objective "fm" has the paper's epsilon, and D for variances too.
     """
 
     def __init__(self, layer: Layer, kind: type[Factors], observed: Array | None, objective: Objective) -> None:
@@ -81,11 +81,18 @@ class GaussianRows(Interface):
         """Return the maximiser of the surrogate for all parents at once."""
         if self.objective == "fm":
             return self.target(seen, parents, auxiliary, above)
-        H, D = self.information
-        slope, mean = self.slope(seen, parents), parents.mean
+        slope = self.slope(seen, parents)
         if self.kind is GaussianFactors:
             return self._gaussian_step(slope, parents, above)
-        return settle(self.kind, above.family, above.eta, H, D, D * mean + slope, H * mean + slope)
+        return self.step_from(parents.mean, slope, above)
+
+    def step_from(self, mean: Array, slope: Array, above: Above) -> Factors:
+        """Return the maximiser of the surrogate around any means, with the slope ``sum_i w_ij e_i`` of the rows there.
+
+        The surrogate is that of the rows alone, so these means need not be those of any factors.
+        """
+        H, D = self.information
+        return solve_tilt(self.kind, above.family, above.eta, H, D, D * mean + slope, H * mean + slope)
 
     def sweep(self, seen: Array, parents: Factors, above: Above, order: Array) -> Factors:
         """Return the parents after each was set to its exact optimum in turn; the row errors go along."""

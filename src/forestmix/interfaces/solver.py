@@ -34,9 +34,12 @@ TO_THE_BOUNDARY = 0.9
 HALVINGS, ARMIJO = 30, 1e-4
 #: The barrier, relative to the row's sum: for a full solve, and for a row that has changed a little since the last.
 FULL = tuple(10.0 ** (-0.5 * k) for k in range(1, 24))
-BRIEF = (1e-5, 1e-8, 1e-11)
+BRIEF = (1e-2, 1e-4, 1e-6, 1e-8, 1e-10)
 #: Newton steps at most for each barrier; it goes on to the next when the predicted fall is this share of the barrier.
-INNER, NEAR = 8, 0.1
+INNER, NEAR = 20, 0.1
+
+#: The least curvature of a parent, relative to the largest in its row.
+LEAST_CURVATURE = 1e-3
 
 
 class Derivatives(NamedTuple):
@@ -61,8 +64,8 @@ class RowSolver:
 
     def __init__(self, entries: Any, family: Any, probabilities: Array) -> None:
         self.entries, self.family, self.probabilities = entries, family, probabilities
-        #: Values that no parent takes are not looked at.
-        self.values = np.flatnonzero(np.any(probabilities > 0, axis=(0, 1)))
+        #: Values that no parent takes are not looked at; 0 always is, for a W without entries has no parents at all.
+        self.values = np.flatnonzero(np.any(probabilities > 0, axis=(0, 1)) | (np.arange(probabilities.shape[2]) == 0))
 
     def terms(self, epsilon: Array, c: Array) -> Array:
         """Return ``f`` of every entry, (N, nnz)."""
@@ -87,6 +90,7 @@ class RowSolver:
         rest, spread = self._expected(epsilon, c, around_centre)
         return Derivatives(epsilon * slope, epsilon * rest, epsilon * curvature, epsilon * spread, centre)
 
+    @np.errstate(over="ignore", invalid="ignore", divide="ignore")
     def solve(self, epsilon: Array, c: Array, barriers: tuple[float, ...] = FULL) -> tuple[Array, Array]:
         """Return parameters at which each row's sum is lower, or the same ones for a row that finds none."""
         first, before = (epsilon, c), self.entries.sum_rows(self.terms(epsilon, c))
@@ -118,8 +122,11 @@ class RowSolver:
         sums, row = self.entries.sum_rows, self.entries.row
         at = self.derivatives(epsilon, c)
         slope_v = at.slope_v - tau[:, row]
-        # A row whose curvature in p has underflowed is linear there, and is left alone.
-        along_p = np.divide(1.0, at.curvature_p, out=np.zeros_like(epsilon), where=at.curvature_p > 1e-200)
+        # Where a is all but linear at one parent, its curvature is taken for a share of the row's; a row that is linear
+        # at all of them is left alone.
+        largest = self.entries.largest_in_row(at.curvature_p / epsilon)[:, row]
+        curvature_p = np.maximum(at.curvature_p, LEAST_CURVATURE * epsilon * largest)
+        along_p = np.divide(1.0, curvature_p, out=np.zeros_like(epsilon), where=curvature_p > 1e-200)
         along_v = 1 / (at.curvature_v + tau[:, row])
         weight = epsilon**2 * along_v
         mean = _quotient(sums(weight * at.centre), sums(weight))
@@ -145,8 +152,7 @@ class RowSolver:
     ) -> tuple[Array, Array]:
         """Take, in each row, the longest of the steps 1, 1/2, 1/4, ... that lowers it by enough."""
         row, value = self.entries.row, self._barred(epsilon, c, tau)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            room = np.where(step_epsilon < 0, -TO_THE_BOUNDARY * epsilon / step_epsilon, np.inf)
+        room = np.where(step_epsilon < 0, -TO_THE_BOUNDARY * epsilon / step_epsilon, np.inf)
         share = np.where(fall > NEAR * tau, 1.0, 0.0)
         for k in range(len(share)):
             np.minimum.at(share[k], row, room[k])

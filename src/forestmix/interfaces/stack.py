@@ -11,14 +11,16 @@ from typing import Any
 import numpy as np
 
 from forestmix.arrays import Array, total
-from forestmix.families import Gaussian
 from forestmix.interfaces.base import Above
 from forestmix.interfaces.choose import make_interfaces
 from forestmix.interfaces.count_parents import CountParents
 from forestmix.interfaces.exact import ExactCounts
 from forestmix.interfaces.solver import FULL
-from forestmix.latents import LATENTS, Batch, Factors, GaussianFactors
+from forestmix.latents import LATENTS, Batch, Factors, GaussianFactors, SpikeSlabFactors
 from forestmix.model import DEF, Observations
+
+#: The largest standard deviation to start with, relative to the root of the largest number.
+WIDEST = 1e-4
 
 
 @dataclass(frozen=True)
@@ -100,14 +102,19 @@ class Stack:
         return any(isinstance(interface, CountParents | ExactCounts) for interface in self.interfaces)
 
     def prior_start(self) -> LayeredFactors:
-        """Return q at the prior, each layer at what its parents' means give."""
+        """Return q at the prior, each layer at what its parents' means give.
+
+        A prior so wide that the squares of its values would overflow is cut down to what is left, by a precision that
+        others do not feel.
+        """
+        least = WIDEST**-2 / float(np.finfo(self.model.dtype).max)
         count = len(self.data.x)
         top = np.broadcast_to(self.model.prior.bias, (count, self.model.latent_sizes[-1])).astype(np.float64)
         layers: list[Factors] = []
         eta, families = top, self.model.latent_families
         for k in range(self.depth - 1, -1, -1):
-            zero = np.zeros_like(eta)
-            layers.insert(0, LATENTS[type(families[k])].tilted(families[k], eta, zero, zero).expanded(count))
+            start = LATENTS[type(families[k])].tilted(families[k], eta, np.full_like(eta, least), np.zeros_like(eta))
+            layers.insert(0, start.expanded(count))
             eta = self.interfaces[k].eta(layers[0])
         return self.with_auxiliary(tuple(layers))
 
@@ -154,23 +161,38 @@ class Stack:
         terms = bottom.layer.family.expectations(self.data.x, eta, np.zeros(()))
         rows = bottom.masked(terms.log_likelihood)
         value, size = total(rows), total(np.abs(rows))
-        error = bottom.masked(np.abs(terms.error))
-        size = size + total(error * (np.abs(eta) + np.abs(self.data.x) + np.abs(bottom.layer.bias)))
+        # What rounding leaves of eta counts with the slope of the likelihood, however small eta itself may be.
+        size = size + total(bottom.masked(np.abs(terms.error)) * self.row_sizes(q))
         for k, (interface, layer) in enumerate(zip(self.interfaces, q.layers, strict=True)):
             above = self.above(q, k)
             divergence = layer.relative_entropy(above.family, above.eta)
             excess = interface.total_excess(layer, q.auxiliary[k])
             value = value - total(divergence) - excess
-            size = size + total(np.abs(divergence)) + np.abs(excess) + total(_tilt_size(layer, above))
+            size = size + total(np.abs(divergence)) + np.abs(excess) + total(_cancelling(layer, above))
         return value, size
 
+    def row_sizes(self, q: LayeredFactors) -> Array:
+        """Return the size of what each ``x_i - eta_i`` is made of, (N, n): weights times means, in root mean squares.
 
-def _tilt_size(q: Factors, above: Above) -> Array:
-    """Return the size of what cancels in a divergence: that of the tilt of q, or of the means' distance."""
-    if isinstance(q, GaussianFactors) and isinstance(above.family, Gaussian):
-        scale = above.family.sd.astype(np.float64)
-        return np.abs(q.mean - above.eta) * (np.abs(q.mean) + np.abs(above.eta)) / scale**2
-    H, h = getattr(q, "H", None), getattr(q, "h", None)
-    if H is None or h is None:
-        return np.abs(above.eta * q.mean)
-    return np.abs(h * q.mean) + H * (q.mean**2 + q.variance)
+        The mean of a Laplace factor is the sum of its location and its distance from it, either of which may be large.
+        """
+        parents, bottom = q.layers[0], self.interfaces[0]
+        means = np.hypot(parents.mean, getattr(parents, "location", 0.0))
+        terms = self._typical_weight * np.sqrt(np.sum(means**2, axis=1, keepdims=True))
+        return terms + np.abs(bottom.eta(parents)) + np.abs(self.data.x) + np.abs(bottom.layer.bias)
+
+    @cached_property
+    def _typical_weight(self) -> Array:
+        """The root mean square of each row of W, (1, n)."""
+        m = self.model.latent_sizes[0]
+        return np.sqrt(self.interfaces[0].squared.forward(np.full((1, m), 1 / m)).astype(np.float64))
+
+
+def _cancelling(q: Factors, above: Above) -> Array:
+    """Return the size of what cancels in a divergence, besides its own: that of a normal mean's distance."""
+    if isinstance(q, GaussianFactors | SpikeSlabFactors):
+        mean = q.mean if isinstance(q, GaussianFactors) else q.slab_mean
+        share = 1.0 if isinstance(q, GaussianFactors) else q.inclusion
+        sizes = (np.abs(mean) + np.abs(above.eta)) / above.family.sd
+        return share * np.abs(mean - above.eta) / above.family.sd * sizes
+    return np.abs(above.eta * q.mean)

@@ -3,7 +3,7 @@
 For variable j, with the row errors ``e_i = kappa_i (x_i - m_i)`` up to date, ``h = H_j mu_j + sum_i w_ij e_i`` and::
 
     Bernoulli          logit_j = eta_j - H_j / 2 + h
-    spike and slab     P = H_j + 1 / s_j^2,   slab mean = (h + eta_j / s_j^2) / P,   logit as in ``latents.spike_slab``
+    spike and slab     as in ``latents.spike_slab``
 
 Batch arrays are (N, m) or (N, n); parameters of the prior are (m,).
 """
@@ -64,12 +64,12 @@ def sweep_spike_slab(
     for k in range(mean.shape[0]):
         for j in order:
             h = H[k, j] * mean[k, j] + _pull(j, starts, rows, values, error[k])
-            own = 1.0 / (prior_sd[j] * prior_sd[j])
-            precision = H[k, j] + own
-            centre = (h + eta[k, j] * own) / precision
-            gain = 0.5 * precision * centre * centre - 0.5 * eta[k, j] * eta[k, j] * own
-            logit[k, j] = prior_logit[j] + gain - 0.5 * math.log(precision / own)
-            slab_mean[k, j], slab_sd[k, j] = centre, precision**-0.5
+            sd = 1.0 / math.hypot(1.0 / prior_sd[j], math.sqrt(H[k, j]))
+            share = (sd / prior_sd[j]) ** 2
+            centre = sd * (sd * h) + share * eta[k, j]
+            gain = 0.5 * (sd * h) ** 2 + share * eta[k, j] * (h - 0.5 * H[k, j] * eta[k, j])
+            logit[k, j] = prior_logit[j] + gain + math.log(sd / prior_sd[j])
+            slab_mean[k, j], slab_sd[k, j] = centre, sd
             new = _expit(logit[k, j]) * centre
             _move(j, new - mean[k, j], starts, rows, values, error[k], kappa[k])
             mean[k, j] = new

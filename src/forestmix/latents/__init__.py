@@ -10,7 +10,7 @@ from forestmix.latents.gaussian import GaussianFactors
 from forestmix.latents.laplace import LaplaceFactors
 from forestmix.latents.poisson import PoissonFactors
 from forestmix.latents.spike_slab import SpikeSlabFactors
-from forestmix.latents.tilt import settle
+from forestmix.latents.tilt import solve_tilt
 
 #: The factors of each family of latents; the conformance tests run over it.
 LATENTS: dict[type, type[Factors]] = {
@@ -33,6 +33,6 @@ __all__ = [
     "LaplaceFactors",
     "PoissonFactors",
     "SpikeSlabFactors",
-    "settle",
+    "solve_tilt",
     "take_rows",
 ]

@@ -8,6 +8,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Self
 
+import numpy as np
+
 from forestmix.arrays import Array
 from forestmix.latents.batch import Batch
 
@@ -32,6 +34,15 @@ class Factors(Batch, ABC):
     @abstractmethod
     def tilt(self, family: Any, eta: Array, H: Array) -> Array:
         """Return the h of ``tilted`` that gave these factors."""
+
+    @classmethod
+    def largest_tilt(cls, eta: Array, H: Array, centre: Array) -> Array:
+        """Return the largest h that a search for a mean between ``centre`` and the prior's need try; here any."""
+        return np.full(np.shape(centre), np.inf)
+
+    def pull(self, family: Any, eta: Array, H: Array) -> Array:
+        """Return ``tilt - H mean``, the slope of ``KL + H variance / 2`` in the mean, without what cancels."""
+        return self.tilt(family, eta, H) - H * self.mean
 
     @abstractmethod
     def relative_entropy(self, family: Any, eta: Array) -> Array:

@@ -64,10 +64,8 @@ class BernoulliFactors(Factors):
         return self.logit - eta + 0.5 * H
 
     def relative_entropy(self, family: Bernoulli, eta: Array) -> Array:
-        """Return ``a(eta) - p eta`` minus the entropy, with ``a(z) = log(1 + exp(z))``; an infinite logit has none."""
-        size = np.minimum(np.abs(self.logit), _CERTAIN)
-        entropy = np.log1p(np.exp(-size)) + size * scipy.special.expit(-size)
-        return np.logaddexp(0, eta) - self.mean * eta - entropy
+        """Return the divergence of two coins."""
+        return coin_divergence(self.logit, eta)
 
     def quantile(self, p: Array) -> Array:
         """Return 0 where ``p <= q_j(0)``, else 1."""
@@ -77,3 +75,15 @@ class BernoulliFactors(Factors):
         """Return the probability of y: 0 unless it is 0 or 1."""
         y = np.asarray(y)
         return np.where(y == 1, self.mean, np.where(y == 0, scipy.special.expit(-self.logit), 0.0))
+
+
+def coin_entropy(logit: Array) -> Array:
+    """Return the entropy of a coin with these log odds; infinite ones leave none."""
+    size = np.minimum(np.abs(logit), _CERTAIN)
+    return np.log1p(np.exp(-size)) + size * scipy.special.expit(-size)
+
+
+def coin_divergence(logit: Array, prior: Array) -> Array:
+    """Return ``-p log p0 - (1 - p) log(1 - p0)`` minus the entropy, all terms of one sign but the last."""
+    expit = scipy.special.expit
+    return expit(logit) * np.logaddexp(0, -prior) + expit(-logit) * np.logaddexp(0, prior) - coin_entropy(logit)

@@ -34,26 +34,29 @@ class ExponentialFactors(Factors):
     @property
     def mean(self) -> Array:  # type: ignore[override]
         """The mean."""
-        return self.half_line.moments[0]
+        return self.half_line.mean
 
     @property
     def sd(self) -> Array:  # type: ignore[override]
         """The standard deviation."""
-        return np.sqrt(self.half_line.moments[1])
+        return self.half_line.sd
 
     def tilt(self, family: Exponential, eta: Array, H: Array) -> Array:
         """Return ``h + rate``, without the prior's part."""
         return self.h + family.rate
 
+    def pull(self, family: Exponential, eta: Array, H: Array) -> Array:
+        """Return the rate, and the pull of the half line."""
+        return family.rate.astype(np.float64) + self.half_line.pull
+
     def relative_entropy(self, family: Exponential, eta: Array) -> Array:
-        """Return ``E(-H y^2 / 2 + (h + rate) y) - log Z - log rate``, Z the mass of the tilted half line."""
-        mean, variance = self.half_line.moments
-        tilt = -0.5 * self.H * (variance + mean**2) + (self.h + family.rate) * mean
-        return tilt - self.half_line.log_mass - np.log(family.rate)
+        """Return ``rate E y - log rate - entropy``: no term is larger than the divergence but for logarithms."""
+        rate = family.rate.astype(np.float64)
+        return rate * self.mean - np.log(rate) - self.half_line.entropy
 
     def quantile(self, p: Array) -> Array:
         """Return y with ``P(Y <= y) = p``."""
-        return self.half_line.survival_quantile(1 - np.asarray(p))
+        return self.half_line.survival_quantile(np.log1p(-np.asarray(p)))
 
     def density(self, y: Array) -> Array:
         """Return the density, 0 below 0."""

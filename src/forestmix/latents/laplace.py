@@ -12,6 +12,7 @@ import scipy
 from forestmix.arrays import Array
 from forestmix.families import Laplace
 from forestmix.latents.base import Factors
+from forestmix.latents.bernoulli import coin_entropy
 from forestmix.latents.tails import HalfLine
 
 
@@ -36,56 +37,61 @@ class LaplaceFactors(Factors):
         return HalfLine(self.H, self.h - self.rate), HalfLine(self.H, -self.h - self.rate)
 
     @cached_property
+    def logit(self) -> Array:
+        """The logarithm of the odds of ``y > location``."""
+        return self.sides[0].log_mass - self.sides[1].log_mass
+
+    @cached_property
     def above(self) -> Array:
         """The probability of ``y > location``."""
-        return scipy.special.expit(self.sides[0].log_mass - self.sides[1].log_mass)
+        return scipy.special.expit(self.logit)
 
     @cached_property
     def below(self) -> Array:
         """The probability of ``y < location``."""
-        return scipy.special.expit(self.sides[1].log_mass - self.sides[0].log_mass)
-
-    @cached_property
-    def _centred(self) -> tuple[Array, Array]:
-        """Mean and variance of u."""
-        (up, up_variance), (down, down_variance) = (side.moments for side in self.sides)
-        mean = self.above * up - self.below * down
-        # Within and between the two sides, both sums of what is not negative.
-        within = self.above * up_variance + self.below * down_variance
-        return mean, within + self.above * self.below * (up + down) ** 2
+        return scipy.special.expit(-self.logit)
 
     @property
     def mean(self) -> Array:  # type: ignore[override]
         """The mean."""
-        return self.location + self._centred[0]
+        up, down = self.sides
+        return self.location + (self.above * up.mean - self.below * down.mean)
 
-    @property
+    @cached_property
     def sd(self) -> Array:  # type: ignore[override]
-        """The standard deviation."""
-        return np.sqrt(self._centred[1])
+        """The standard deviation within and between the two sides."""
+        up, down = self.sides
+        within = np.hypot(np.sqrt(self.above) * up.sd, np.sqrt(self.below) * down.sd)
+        return np.hypot(within, np.sqrt(self.above * self.below) * (up.mean + down.mean))
 
     def tilt(self, family: Laplace, eta: Array, H: Array) -> Array:
         """Return the tilt of y, not of its distance from the location."""
         return self.h + H * self.location
 
+    def pull(self, family: Laplace, eta: Array, H: Array) -> Array:
+        """Return the rate and the pull of each half line, with the sign of its side."""
+        up, down = self.sides
+        return self.above * (self.rate + up.pull) - self.below * (self.rate + down.pull)
+
     def relative_entropy(self, family: Laplace, eta: Array) -> Array:
-        """Return ``E(-H u^2 / 2 + h u) - log Z + log(2 / rate)``, Z the mass of both sides; ``eta`` is the location."""
-        mean, variance = self._centred
-        log_mass = np.logaddexp(self.sides[0].log_mass, self.sides[1].log_mass)
-        return -0.5 * self.H * (variance + mean**2) + self.h * mean - log_mass + np.log(2 / self.rate)
+        """Return ``rate E |u| + log(2 / rate) - entropy``; ``eta`` is the location.
+
+        The entropy is that of the side, and of each side by itself. No term is larger than the divergence but for
+        logarithms.
+        """
+        up, down = self.sides
+        distance = self.above * up.mean + self.below * down.mean
+        within = self.above * up.entropy + self.below * down.entropy
+        return self.rate * distance + np.log(2 / self.rate) - within - coin_entropy(self.logit)
 
     def quantile(self, p: Array) -> Array:
         """Return y with ``P(Y <= y) = p``, on the side where it lies."""
         p = np.asarray(p)
-        low = p < self.below
-        share_below = np.where(low, p / np.where(low, self.below, 1.0), 0.5)
-        share_above = np.where(low, 0.5, (1 - p) / np.where(low, 1.0, self.above))
-        up, down = self.sides[0], self.sides[1]
-        reach = np.where(
-            low,
-            -down.survival_quantile(np.clip(share_below, 1e-300, 1.0)),
-            up.survival_quantile(np.clip(share_above, 1e-300, 1.0)),
-        )
+        up, down = self.sides
+        # On the side where p does not lie the logarithm is above 0, and is not looked at.
+        below = np.minimum(np.log(p) - scipy.special.log_expit(-self.logit), 0.0)
+        above = np.minimum(np.log1p(-p) - scipy.special.log_expit(self.logit), 0.0)
+        reach = np.where(p < self.below, -down.survival_quantile(below), up.survival_quantile(above))
         return self.location + reach
 
     def density(self, y: Array) -> Array:

@@ -43,6 +43,12 @@ class PoissonFactors(Factors):
         return cls.from_table(grown(table))
 
     @classmethod
+    def largest_tilt(cls, eta: Array, H: Array, centre: Array) -> Array:
+        """Return the h whose mode is well above both, and not beyond the tables."""
+        mode = np.minimum(2 * np.maximum(centre, np.exp(eta)) + 32, LONGEST / 4)
+        return np.log(mode) + mode * H - eta
+
+    @classmethod
     def from_table(cls, table: Array) -> Self:
         """Return the factors with these log probabilities, up to a constant."""
         return cls(table - scipy.special.logsumexp(table, axis=-1, keepdims=True))

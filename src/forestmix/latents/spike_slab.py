@@ -13,6 +13,7 @@ import scipy
 from forestmix.arrays import Array
 from forestmix.families import SpikeSlab
 from forestmix.latents.base import Factors
+from forestmix.latents.bernoulli import coin_divergence
 
 
 @dataclass(frozen=True)
@@ -25,17 +26,18 @@ class SpikeSlabFactors(Factors):
 
     @classmethod
     def tilted(cls, family: SpikeSlab, eta: Array, H: Array, h: Array) -> Self:
-        """Return the slab with precision ``P = H + 1 / sd^2`` and mean ``mu = (h + eta / sd^2) / P``, and its odds.
+        """Return the slab with variance ``v = 1 / (H + 1 / sd^2)`` and mean ``v h + c eta``, and its odds.
 
-        That is::
+        That is, with ``c = v / sd^2`` and in a form that does not cancel::
 
-        logit = logit(inclusion) - log(sd^2 P) / 2 + P mu^2 / 2 - eta^2 / (2 sd^2)
+        logit = logit(inclusion) + log(c) / 2 + (v h^2 + 2 c h eta - c H eta^2) / 2
         """
         sd, inclusion = family.sd.astype(np.float64), family.inclusion.astype(np.float64)
-        precision = H + sd**-2.0
-        mean = (h + eta * sd**-2.0) / precision
-        gain = 0.5 * precision * mean**2 - 0.5 * (eta / sd) ** 2 - 0.5 * np.log(precision * sd**2)
-        return cls(*np.broadcast_arrays(scipy.special.logit(inclusion) + gain, mean, precision**-0.5))
+        slab_sd = 1 / np.hypot(1 / sd, np.sqrt(H))
+        share = (slab_sd / sd) ** 2
+        gain = 0.5 * (slab_sd * h) ** 2 + share * eta * (h - 0.5 * H * eta) + np.log(slab_sd / sd)
+        mean = slab_sd * (slab_sd * h) + share * eta
+        return cls(*np.broadcast_arrays(scipy.special.logit(inclusion) + gain, mean, slab_sd))
 
     @cached_property
     def inclusion(self) -> Array:
@@ -50,21 +52,25 @@ class SpikeSlabFactors(Factors):
     @cached_property
     def sd(self) -> Array:  # type: ignore[override]
         """The square root of the variance within the slab and between it and the spike."""
-        between = scipy.special.expit(-self.logit) * self.slab_mean**2
-        return np.sqrt(self.inclusion * (self.slab_sd**2 + between))
+        between = np.sqrt(scipy.special.expit(-self.logit)) * self.slab_mean
+        return np.sqrt(self.inclusion) * np.hypot(self.slab_sd, between)
 
     def tilt(self, family: SpikeSlab, eta: Array, H: Array) -> Array:
         """Return ``P slab_mean - eta / sd^2``."""
         precision = family.sd.astype(np.float64) ** -2.0
         return self.slab_mean * (H + precision) - eta * precision
 
+    def pull(self, family: SpikeSlab, eta: Array, H: Array) -> Array:
+        """Return ``H (1 - inclusion) slab_mean + (slab_mean - eta) / sd^2``."""
+        spike = scipy.special.expit(-self.logit)
+        return H * spike * self.slab_mean + (self.slab_mean - eta) * family.sd.astype(np.float64) ** -2.0
+
     def relative_entropy(self, family: SpikeSlab, eta: Array) -> Array:
         """Return the divergence of the two inclusions, plus ``inclusion`` times that of the two slabs."""
         prior = scipy.special.logit(family.inclusion.astype(np.float64))
-        coin = self.inclusion * (self.logit - prior) - np.logaddexp(0, self.logit) + np.logaddexp(0, prior)
-        ratio = (self.slab_sd / family.sd) ** 2
-        slab = 0.5 * ((self.slab_mean - eta) / family.sd) ** 2 + 0.5 * (ratio - 1 - np.log(ratio))
-        return coin + self.inclusion * slab
+        ratio = self.slab_sd / family.sd.astype(np.float64)
+        slab = 0.5 * ((self.slab_mean - eta) / family.sd) ** 2 + 0.5 * (ratio**2 - 1) - np.log(ratio)
+        return coin_divergence(self.logit, prior) + self.inclusion * slab
 
     def quantile(self, p: Array) -> Array:
         """Return the quantile, 0 over the whole range of p that the spike takes."""

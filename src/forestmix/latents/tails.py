@@ -5,6 +5,9 @@ above t, shifted by t. Its moments are differences of nearly equal numbers for l
 Mills' ratio, ``phi(t) / Q(t) = t + 1/(t + 2/(t + 3/(t + ...)))``, has none::
 
     m(t) = 1 / (t + c(t)),   c(t) = 2 / (t + 3/(t + ...)),    mean = s m,   variance = s^2 m (c - m)
+
+Likewise the entropy: below 0 the exponent is taken around the mode, above 0 around the cut, so that terms of size
+``t^2``, which cancel, are in neither form.
 """
 
 from __future__ import annotations
@@ -20,9 +23,11 @@ from forestmix.arrays import Array
 
 #: From here on the continued fraction is exact to rounding with this many terms.
 FRACTION_FROM, TERMS = 4.0, 60
-_ROOT_HALF, _ROOT_TWO_OVER_PI = math.sqrt(0.5), math.sqrt(2 / math.pi)
-#: Newton steps that a quantile far out takes to full precision.
-QUANTILE_STEPS = 6
+#: From here on ``H y^2`` is less than rounding, and the distribution an exponential one.
+EXPONENTIAL_FROM = 1e8
+_ROOT_HALF, _LOG_ROOT_TWO_PI = math.sqrt(0.5), 0.5 * math.log(2 * math.pi)
+#: Newton steps that a quantile takes to full precision.
+QUANTILE_STEPS = 8
 
 
 @dataclass(frozen=True)
@@ -35,54 +40,95 @@ class HalfLine:
     @cached_property
     def t(self) -> Array:
         """``-h / sqrt(H)``: where a standard normal is cut off; infinite for H = 0."""
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             return np.where(self.H > 0, -self.h / np.sqrt(self.H), np.inf)
 
     @cached_property
-    def moments(self) -> tuple[Array, Array]:
-        """Mean and variance."""
-        first, second = _standard_moments(np.where(np.isinf(self.t), 1.0, self.t))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            mean = np.where(self.H > 0, first / np.sqrt(self.H), -1 / self.h)
-            return mean, np.where(self.H > 0, second / self.H, self.h**-2.0)
+    def exponential(self) -> Array:
+        """Whether the factor is an exponential distribution, to rounding."""
+        return self.t > EXPONENTIAL_FROM
+
+    @cached_property
+    def scale(self) -> Array:
+        """The unit of length: ``H^(-1/2)``, or ``-1 / h`` for an exponential distribution."""
+        with np.errstate(divide="ignore", over="ignore"):
+            return np.where(self.exponential, -1 / self.h, 1 / np.sqrt(self.H))
+
+    @cached_property
+    def standard(self) -> tuple[Array, Array, Array]:
+        """Mean, standard deviation and entropy in these units."""
+        t = self._cut
+        mean, variance = _standard_moments(t)
+        with np.errstate(over="ignore", invalid="ignore"):
+            around_mode = 0.5 * (1 + t * np.exp(-log_mills(t))) + scipy.special.log_ndtr(-t) + _LOG_ROOT_TWO_PI
+            around_cut = 0.5 * (variance + mean**2) + t * mean + log_mills(t)
+        entropy = np.where(t < 0, around_mode, around_cut)
+        mean, sd, entropy = (np.where(self.exponential, 1.0, part) for part in (mean, np.sqrt(variance), entropy))
+        return mean, sd, entropy
+
+    @property
+    def mean(self) -> Array:
+        """The mean."""
+        return self.scale * self.standard[0]
+
+    @property
+    def sd(self) -> Array:
+        """The standard deviation."""
+        return self.scale * self.standard[1]
+
+    @property
+    def pull(self) -> Array:
+        """``h - H mean``, which below the mode is ``-sqrt(H)`` times the hazard at the cut."""
+        below = -np.exp(-log_mills(np.minimum(self._cut, 0.0))) * np.sqrt(self.H)
+        return np.where(self.t < 0, below, self.h - self.H * self.mean)
+
+    @property
+    def entropy(self) -> Array:
+        """``-E log q(y)``."""
+        return np.log(self.scale) + self.standard[2]
 
     @cached_property
     def log_mass(self) -> Array:
         """``log int_0^inf exp(-H y^2 / 2 + h y) dy``."""
-        t = np.where(np.isinf(self.t), 1.0, self.t)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            normal = log_mills(t) - 0.5 * np.log(self.H)
-            return np.where(self.H > 0, normal, -np.log(-self.h))
+        return np.log(self.scale) + np.where(self.exponential, 0.0, log_mills(self._cut))
 
     def density(self, y: Array) -> Array:
         """Return the density at y."""
-        inside = np.where(y < 0, 0.0, y)
-        return np.where(y < 0, 0.0, np.exp(-0.5 * self.H * inside**2 + self.h * inside - self.log_mass))
+        with np.errstate(over="ignore", invalid="ignore"):
+            u, t = np.maximum(y, 0.0) / self.scale, self._cut
+            around_mode = -0.5 * (u + t) ** 2 - scipy.special.log_ndtr(-t) - _LOG_ROOT_TWO_PI
+            around_cut = -0.5 * u**2 - t * u - log_mills(t)
+            exponent = np.where(self.exponential, -u, np.where(t < 0, around_mode, around_cut))
+            return np.where(y < 0, 0.0, np.exp(exponent) / self.scale)
 
-    def survival_quantile(self, p: Array) -> Array:
-        """Return y with ``P(Y > y) = p``, by Newton's method on the logarithm of that probability.
+    def survival_quantile(self, log_p: Array) -> Array:
+        """Return y with ``log P(Y > y) = log_p``, by Newton's method where the cut is above the mode.
 
         With ``y = s u``: ``log P = -t u - u^2 / 2 + log M(t + u) - log M(t)`` for M Mills' ratio, concave in u.
         """
-        p = np.asarray(p)
-        t = np.where(np.isinf(self.t), 1.0, self.t) + np.zeros(np.shape(p))
-        goal = np.log(p)
-        # A start that solves the quadratic part; for a cut far below the mode, the normal quantile.
-        far = -2 * goal / (t + np.sqrt(t**2 - 2 * goal))
-        near = -scipy.special.ndtri_exp(goal + scipy.special.log_ndtr(-t)) - t
-        u = np.where(t > FRACTION_FROM, far, np.maximum(near, 0.0))
+        t = self._cut + np.zeros(np.shape(log_p))
+        above = np.maximum(t, 0.0)
+        # A start that solves the quadratic part, from which Newton's method comes down to the root.
+        u = -2 * log_p / (above + np.sqrt(above**2 - 2 * log_p) + np.finfo(np.float64).tiny)
         for _ in range(QUANTILE_STEPS):
-            excess = -t * u - 0.5 * u**2 + log_mills(t + u) - log_mills(t) - goal
-            u = np.where(t > FRACTION_FROM, np.maximum(u + excess * np.exp(log_mills(t + u)), 0.0), u)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(self.H > 0, u / np.sqrt(self.H), goal / self.h)
+            beyond = log_mills(above + u)
+            excess = -above * u - 0.5 * u**2 + beyond - log_mills(above) - log_p
+            u = np.maximum(u + excess * np.exp(beyond), 0.0)
+        normal = -scipy.special.ndtri_exp(log_p + scipy.special.log_ndtr(-np.minimum(t, 0.0))) - t
+        return self.scale * np.where(self.exponential, -log_p, np.where(t > 0, u, np.maximum(normal, 0.0)))
+
+    @property
+    def _cut(self) -> Array:
+        """The cut, with a harmless number in the place of those that are too far out."""
+        return np.where(self.exponential, 1.0, self.t)
 
 
 def log_mills(t: Array) -> Array:
     """Return ``log int_0^inf exp(-u^2 / 2 - t u) du = log(Q(t) / phi(t))``."""
+    scaled = np.log(scipy.special.erfcx(_ROOT_HALF * np.maximum(t, 0.0))) - 0.5 * math.log(2 / math.pi)
     with np.errstate(over="ignore"):
-        scaled = np.log(scipy.special.erfcx(_ROOT_HALF * np.maximum(t, 0.0))) - math.log(_ROOT_TWO_OVER_PI)
-    return np.where(t > 0, scaled, scipy.special.log_ndtr(-t) + 0.5 * t**2 + 0.5 * math.log(2 * math.pi))
+        low = np.minimum(t, 0.0)
+        return np.where(t > 0, scaled, scipy.special.log_ndtr(-low) + 0.5 * low**2 + _LOG_ROOT_TWO_PI)
 
 
 def _standard_moments(t: Array) -> tuple[Array, Array]:

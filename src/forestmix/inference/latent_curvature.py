@@ -1,0 +1,90 @@
+"""Newton's equations in the means of latents of any family under Gaussian rows.
+
+Every factor is ``q_j(y) ∝ p(y) exp(-H_j y^2 / 2 + h_j y)``, and with its mean the ELBO has the slope (design 1.6)::
+
+    g_j = sum_i w_ij e_i + H_j mu_j - h_j          which is 0 at an optimum
+    d mu_j = Var_j d h_j                           so the curvature is  1 / Var - H + W^T kappa W
+
+In ``s = d mu / Std`` the matrix is ``I + Std (W^T kappa W - H) Std``: latents that are all but certain drop out of it
+by themselves. A prior that is log-concave has ``Var_j <= 1 / H_j``, so that the ELBO is concave in the means; but where
+there are fewer rows than latents it is nearly flat in many directions, and a multiple of the identity, or the prior's
+precision, has to be added. Conjugate gradients stop where the curvature is not positive, as for other priors it may be.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy
+
+from forestmix.arrays import Array, inner
+from forestmix.gram import precision_matrix
+from forestmix.interfaces import Above, GaussianRows
+from forestmix.latents import Factors
+
+#: Inner iterations at most; an inner solve ends when the residual is this fraction of the slope.
+INNER, FORCING = 50, 0.1
+#: Where conjugate gradients do not get there, a Cholesky factor does, for up to this many latents.
+LARGEST = 500
+
+
+def gradient(rows: GaussianRows, seen: Array, q: Factors, above: Above) -> Array:
+    """Return ``g``, the slope of the ELBO in the means."""
+    return rows.slope(seen, q) - q.pull(above.family, above.eta, rows.information[0])
+
+
+def image(rows: GaussianRows, step: Array) -> Array:
+    """Return ``W^T kappa W step``."""
+    weights = rows.layer.weights
+    return weights.adjoint(rows.kappa * weights.forward(step)).astype(np.float64)
+
+
+def solve(rows: GaussianRows, slope: Array, sd: Array, added: Array) -> tuple[Array, int]:
+    """Return the step ``d mu`` for a slope, with ``added`` to the curvature of each latent, and the passes it took."""
+    right, diagonal = sd * slope, 1 + (added - rows.information[0]) * sd**2
+    s, missed, passes = _conjugate_gradients(rows, right, sd, diagonal)
+    if slope.shape[1] <= LARGEST:
+        for k in map(int, np.flatnonzero(missed)):
+            s[k] = _by_factor(rows, k, right[k], sd[k], diagonal[k], otherwise=s[k])
+    return sd * s, passes
+
+
+def _conjugate_gradients(rows: GaussianRows, right: Array, sd: Array, diagonal: Array) -> tuple[Array, Array, int]:
+    """Return the solutions, which observations have none yet, and the number of iterations."""
+    s, direction, residual = np.zeros_like(right), right, right
+    squared = _dot(right, right)
+    goal, more, passes = FORCING**2 * squared, squared > 0, 0
+    while more.any() and passes < INNER:
+        along = diagonal * direction + sd * image(rows, sd * direction)
+        curvature = _dot(direction, along)
+        # Not positive: this observation stays where it is, at the gradient if it has gone nowhere yet.
+        if passes == 0:
+            s = np.where(curvature > 0, s, direction)
+        length = _ratio(squared, curvature)
+        s, residual = s + length * direction, residual - length * along
+        before, squared = squared, _dot(residual, residual)
+        more &= (curvature > 0) & (squared > goal)
+        direction = np.where(more, residual + _ratio(squared, before) * direction, 0.0)
+        passes += 1
+    return s, more[:, 0], passes
+
+
+def _by_factor(rows: GaussianRows, k: int, right: Array, sd: Array, diagonal: Array, otherwise: Array) -> Array:
+    """Return the solution for one observation; what it was before where the matrix is not positive."""
+    kappa = rows.kappa[min(k, len(rows.kappa) - 1)]
+    matrix = precision_matrix(rows.layer.weights, kappa, np.zeros(len(sd))) * sd * sd[:, None]
+    matrix[np.diag_indices(len(sd))] += diagonal
+    try:
+        made = scipy.linalg.cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)
+    except scipy.linalg.LinAlgError:
+        return otherwise
+    return scipy.linalg.cho_solve(made, right, check_finite=False)
+
+
+def _dot(first: Array, second: Array) -> Array:
+    """Return the inner product of each observation, (N, 1)."""
+    return inner(first, second)[:, np.newaxis]
+
+
+def _ratio(numerator: Array, denominator: Array) -> Array:
+    """Return the quotient, 0 where the denominator is not positive."""
+    return np.divide(numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0)

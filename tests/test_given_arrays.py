@@ -63,14 +63,6 @@ TABLE = {
         lambda: fmx.DEF(fmx.Layer(fmx.Gaussian(), np.float32(W)), prior=fmx.Prior(bias=1e39)),
         "bias does not fit float32",
     ),
-    "rate float32": (
-        lambda: fmx.DEF(fmx.Layer(fmx.Gaussian(), np.float32(W)), prior=fmx.Prior(fmx.Exponential(1e-60))),
-        "rate does not fit float32",
-    ),
-    "inclusion float32": (
-        lambda: fmx.DEF(fmx.Layer(fmx.Gaussian(), np.float32(W)), prior=fmx.Prior(fmx.SpikeSlab(1 - 1e-9))),
-        "inclusion does not fit float32, in which 0.999999999 is 1",
-    ),
     "init float32": (
         lambda: fmx.infer(SINGLE, X, init=([0, 1e39], [1, 1])),
         "mean of init does not fit float32.* at index 1",

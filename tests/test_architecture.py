@@ -10,7 +10,7 @@ import forestmix
 ROOT = Path(forestmix.__file__).parent
 ORDER = [
     "errors", "tables", "arrays", "checks", "clock", "memory", "small", "expectations", "kernels", "vectors",
-    "families", "weights", "gram", "passes", "steps", "column_passes", "latents", "model", "posterior", "partition",
+    "families", "weights", "gram", "passes", "latents", "model", "posterior", "partition",
     "engines", "statistics", "flat", "interfaces", "auxiliary", "bounds", "evidence", "linear_response",
     "prediction",
     "forest",

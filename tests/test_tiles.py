@@ -33,7 +33,7 @@ def test_kernels_for_a_machine_with_narrow_registers():
     subprocess.run([sys.executable, "-c", code], env=environment, check=True)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:xdist", "-p", "no:cacheprovider", "-k", chosen,
-         str(here / "test_passes.py"), str(here / "test_column_steps.py"), str(here / "test_plain_steps.py")],
+         str(here / "test_passes.py"), str(here / "test_columns.py")],
         env=environment, cwd=here.parent, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:]

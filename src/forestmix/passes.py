@@ -84,27 +84,6 @@ def fused_pass(
         exact: whether to return ``H_j = sum_i w_ij^2 kappa_i``.
 
     """
-    sums = 1 + curvature + exact
-    parts, totals, (eta, error, kappa) = pass_parts(
-        weights, bias, table, mean, sd, spread, curvature=curvature, exact=exact
-    )
-    out = _added_up(weights, parts, sd, curvature, sums)
-    return Pass(
-        totals[:1], totals[1:], out[:1],
-        out[1:2] if curvature else None, out[-1:] if exact else None,
-        eta[None], error[None], kappa[None],
-    )  # fmt: skip
-
-
-def pass_parts(
-    weights: Weights, bias: Array, table: RowTable, mean: Array, sd: Array, spread: str | None,
-    *, curvature: bool, exact: bool, pairs: Array | None = None,
-) -> tuple[Parts, Array, tuple[Array, ...]]:  # fmt: skip
-    """Make the pass of ``fused_pass``, whose arguments these are, and leave its sums as the threads have them.
-
-    ``pairs`` is mean and sd side by side, (m, 2), as sparse weights ask for them, if they are there already. Returned
-    are the sums, the value and its magnitude, (2,), and ``eta``, ``error`` and ``kappa``, (n,).
-    """
     from forestmix.kernels import csr, dense, settling
     from forestmix.kernels.rows import BERNOULLI
 
@@ -113,21 +92,23 @@ def pass_parts(
     terms = tuple(memory.empty((3, weights.shape[0]), weights.dtype))
     if not isinstance(weights, SparseWeights):
         vectors: tuple[Array, ...] = (np.ascontiguousarray(mean), np.ascontiguousarray(sd))
-    elif pairs is None:
-        vectors = (np.stack([mean, sd], axis=1, out=memory.empty((len(mean), 2), weights.dtype)),)
     else:
-        vectors = (pairs,)
+        vectors = (np.stack([mean, sd], axis=1, out=memory.empty((len(mean), 2), weights.dtype)),)
     costly = spread is not None and table.family in (BERNOULLI, None)
     kernels: tuple[Any, Any, Any] = (
         csr.pass_rows if spread is None else csr.pass_together,
         dense.pass_together if costly else dense.pass_rows,
         dense.pass_columns,
     )
-    parts, totals = _over_ranges(
-        weights, kernels, 1 + curvature + exact,
-        (*rows, *vectors, settling.SPREADS[spread], curvature, exact, *terms),
+    sums = 1 + curvature + exact
+    given = (*rows, *vectors, settling.SPREADS[spread], curvature, exact, *terms)
+    parts, totals = _over_ranges(weights, kernels, sums, given)
+    out = _added_up(weights, parts, sd, curvature, sums)
+    return Pass(
+        totals[:1], totals[1:], out[:1],
+        out[1:2] if curvature else None, out[-1:] if exact else None,
+        *(term[None] for term in terms),
     )  # fmt: skip
-    return parts, totals, terms
 
 
 def settle_rows(bias: Array, table: RowTable, eta: Array, spread: Array | None) -> tuple[Array, Array, Array, Array]:

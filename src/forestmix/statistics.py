@@ -17,7 +17,7 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import scipy
@@ -39,28 +39,11 @@ if TYPE_CHECKING:  # kernels are imported where they are used: Numba takes a sec
 Objective = Literal["fm", "elbo"]
 
 
-class Ahead(NamedTuple):
-    """A step that was made together with a pass over one observation, and what the next pass begins with.
-
-    ``slope``: that of the objective in the means where the step began, (1, m), and ``prior_form``: what the prior says
-    of them there, ``sum_j (mu_j - prior_mean_j)^2 / sigma0_j^2``, (1,); ``prepared``: see ``steps.Step``.
-    """
-
-    q: GaussianFactors
-    slope: Array
-    prior_form: Array
-    prepared: Any
-
-
 @dataclass(frozen=True)
 class SiteStatistics(Pass):
-    """What a pass over W gives, with ``value`` the bound on the expected log-likelihood that ``objective`` names.
-
-    ``ahead``: the step that came with it, if one did.
-    """
+    """What a pass over W gives, with ``value`` the bound on the expected log-likelihood that ``objective`` names."""
 
     objective: Objective
-    ahead: Ahead | None = None
 
     @property
     def information(self) -> Array:
@@ -266,19 +249,18 @@ class Site:
         return ahead.absolute if self.groups is None else self._grouped_spread(self.groups, q.sd)
 
     def _assemble(
-        self, q: GaussianFactors, found: Pass, curvature: Array | None, exact: Array | None,
-        form: Array | None = None, ahead: Ahead | None = None,
-    ) -> SiteStatistics:  # fmt: skip
-        """Return the statistics; ``form`` is the spread form at q, where it is known already."""
+        self, q: GaussianFactors, found: Pass, curvature: Array | None, exact: Array | None
+    ) -> SiteStatistics:
+        """Return the statistics of a pass, with curvatures that may have been known before."""
         value, magnitude, information = found.value, found.magnitude, curvature if self.objective == "fm" else exact
         if self.layer.family.curvature_is_constant:
             # This saves the products that r_i takes.
             assert information is not None
-            half = 0.5 * (spread_form(q.sd, information) if form is None else form)
+            half = 0.5 * spread_form(q.sd, information)
             value, magnitude = value - half, magnitude + half
         return SiteStatistics(
             value, magnitude, found.gradient, curvature, exact, found.eta, found.error, found.kappa,
-            self.objective, ahead,
+            self.objective,
         )  # fmt: skip
 
     def expected_log_likelihood(self, q: GaussianFactors) -> Array:

@@ -12,8 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from forestmix import vectors
-from forestmix.arrays import Array, inner
-from forestmix.column_passes import column_image, conjugate_step, reads_columns
+from forestmix.arrays import Array
 from forestmix.inference import direct
 from forestmix.inference.base import Memory, Proposal
 from forestmix.inference.problem import Point, Problem
@@ -36,8 +35,7 @@ class ConjugateGradients(Memory):
     the preconditioner; ``squared_norm`` that of the gradient which the last direction was made from, in its metric;
     ``ahead`` the gradient that the last step led to, with its norm; ``patience`` the number of steps after which a
     factor of the matrix takes over, ``factor`` that factor; ``computed`` the size of the objective when it was last
-    computed from the rows. ``rows`` is W times the direction and ``rows_ahead`` W
-    times the preconditioned gradient that the last step led to, of one observation, where W is read by columns.
+    computed from the rows.
     """
 
     def __init__(self, sd: Array, information: Array, inverse: Array, patience: float) -> None:
@@ -45,8 +43,6 @@ class ConjugateGradients(Memory):
         self.direction: Array | None = None
         self.squared_norm: Array | None = None
         self.ahead: tuple[Array, Array] | None = None
-        self.rows: Array | None = None
-        self.rows_ahead: Array | None = None
         self.factor: direct.Factor | None = None
         self.computed: Array | None = None
         self.steps = 0
@@ -101,8 +97,7 @@ class ConjugateGradients(Memory):
         if point.q.sd is not self.sd:
             point = problem.with_spread(point, self.sd, self.information)
         forms = self._turn(problem, point.gradient)
-        go = self._by_rows if self.rows is None else self._by_columns
-        length, mean, gradient, norm = go(problem, point, *forms)
+        length, mean, gradient, norm = self._step(problem, point, *forms)
         q = GaussianFactors(mean, self.sd)
         self.steps, self.ahead = self.steps + 1, (gradient, norm)
         gain = 0.5 * length * forms[1]
@@ -113,7 +108,7 @@ class ConjugateGradients(Memory):
         known = norm if problem.site.objective == "elbo" else None
         return Proposal(q, 1, problem.size, problem.moved(point, q, gradient, gain, known))
 
-    def _by_rows(self, problem: Problem, point: Point, form: Array, slope: Array) -> tuple[Array, Array, Array, Array]:
+    def _step(self, problem: Problem, point: Point, form: Array, slope: Array) -> tuple[Array, Array, Array, Array]:
         """Return the length of the step, mean and gradient at its end, and the gradient's squared norm.
 
         ``form`` is ``p^T diag(1 / sigma0^2) p`` and ``slope`` is ``gradient^T p``.
@@ -125,26 +120,6 @@ class ConjugateGradients(Memory):
         return length, *vectors.move(
             length, direction, parts, problem.prior_precision, self.inverse, point.q.mean, point.gradient
         )
-
-    def _by_columns(
-        self, problem: Problem, point: Point, form: Array, slope: Array
-    ) -> tuple[Array, Array, Array, Array]:
-        """Return the same for one observation and a column-major W, in one reading, for ``W p`` is known.
-
-        It gives the length of the step before W is read, ``(W p)^T K W p`` being its part of ``p^T A p``. The reading
-        gives ``W P^-1 gradient``, of which the next ``W p`` is made as the next p is of ``P^-1 gradient``.
-        """
-        weights = problem.site.layer.weights
-        assert self.rows is not None
-        assert self.direction is not None
-        assert reads_columns(weights)
-        weighted = self.rows * point.site.kappa[0]
-        length = ratio(slope, form + inner(weighted, self.rows))
-        mean, gradient, norm, self.rows_ahead = conjugate_step(
-            weights, weighted, length[0],
-            (self.direction[0], problem.prior_precision, self.inverse[0], point.q.mean[0], point.gradient[0]),
-        )  # fmt: skip
-        return length, mean[np.newaxis], gradient[np.newaxis], np.array([norm])
 
     def _turn(self, problem: Problem, gradient: Array) -> tuple[Array, Array]:
         """Make the next direction p; return ``p^T diag(1 / sigma0^2) p`` and ``gradient^T p``, (N,)."""
@@ -159,13 +134,6 @@ class ConjugateGradients(Memory):
             share = ratio(squared_norm, self.squared_norm).astype(gradient.dtype)
         forms = vectors.turn(share, gradient, self.inverse, problem.prior_precision, self.direction)
         self.squared_norm = squared_norm.copy()  # ``forget`` writes to it, and the point has the same array
-        weights = problem.site.layer.weights
-        if len(gradient) == 1 and reads_columns(weights):
-            if ahead is not None and self.rows is not None and self.rows_ahead is not None:
-                self.rows = self.rows_ahead + share * self.rows
-            else:
-                # Not by BLAS, whose threads would go on waiting for more work while the next steps are made.
-                self.rows = column_image(weights, self.direction[0])
         return forms
 
 

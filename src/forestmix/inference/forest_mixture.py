@@ -22,8 +22,6 @@ from forestmix.inference.latent_steps import step_latents
 from forestmix.inference.layers import check_schedule, sets_of_layers, step_layers
 from forestmix.inference.make import make_problem
 from forestmix.inference.newton import NewtonSteps, safe_share
-from forestmix.inference.plain_sites import with_plain_steps
-from forestmix.inference.problem import Problem
 from forestmix.inference.rules import forest_mixture, mix, plain_step, step_forest, step_groups
 from forestmix.inference.schedule import Cursor, GroupAfterGroup
 from forestmix.model import DEF, Observations
@@ -90,11 +88,7 @@ class ForestMixture(Algorithm):
         # Plain steps climb the ELBO with D for the means and H for the variances; Newton's steps on the paper's bound
         # precondition with H. Both come from the one pass.
         both = groups is None and (self.accelerated == (choose_objective(self.objective) == "fm"))
-        problem = make_problem(model, data, self.objective, groups, both=both)
-        plain = groups is None and not self.accelerated
-        if plain and isinstance(problem, Problem):
-            problem.site = with_plain_steps(problem)
-        return problem
+        return make_problem(model, data, self.objective, groups, both=both)
 
     def start(self, problem: Any, point: Any) -> Memory:
         """Return the accelerator's memory, or the place among the groups."""
@@ -128,8 +122,7 @@ class ForestMixture(Algorithm):
             return Proposal(step_layers(problem, point, self.schedule), sets, problem.size)
         if problem.on_device:
             return Proposal(plain_step(problem, point), 1, problem.size)
-        ahead = point.site.ahead
-        return Proposal(step_forest(problem, point) if ahead is None else ahead.q, 1, problem.size)
+        return Proposal(step_forest(problem, point), 1, problem.size)
 
     def retreats(self, problem: Any, point: Any, refused: GaussianFactors, memory: Memory) -> Iterator[Any]:
         """Yield shorter parts of a refused step, the plain forest mixture step, shorter parts of that, and no step.

@@ -135,7 +135,7 @@ class Problem:
     def evaluate(self, q: GaussianFactors, known: Point | None = None) -> Point:
         """Return the objective and its slope at q; ``known`` as in ``Site.statistics``."""
         site = self.site.statistics(q, None if known is None else (known.q, known.site))
-        slope, form = self._slope(q, site.gradient) if site.ahead is None else (site.ahead.slope, site.ahead.prior_form)
+        slope, form = self._slope(q, site.gradient)
         divergence = 0.5 * form + self._spread_divergence(q)
         rounding = self._unit * (site.magnitude + np.abs(divergence) + self.size)
         return Point(q, site, site.value - divergence, slope, rounding)

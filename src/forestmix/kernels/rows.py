@@ -58,12 +58,6 @@ def of_row(numbers, i):  # type: ignore[no-untyped-def]
     return numbers[i if numbers.size > 1 else 0]
 
 
-@njit(forceinline=True, nogil=True)
-def rows_of(numbers, at):  # type: ignore[no-untyped-def]
-    """Return the numbers of a range of rows, or the one that serves all rows."""
-    return numbers[at if numbers.size > 1 else slice(0, 1)]
-
-
 @njit(cache=True, nogil=True)
 def row_terms(kind: int, x: float, scale: float, constant: float, m: float, r: float) -> tuple[float, float, float]:
     """Return the expected log-likelihood, ``e`` and ``kappa`` of one row at ``eta ~ N(m, r^2)``."""

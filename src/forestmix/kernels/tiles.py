@@ -124,9 +124,3 @@ def adjoint_squared(rows, ahead, factor, gradient, squared):  # type: ignore[no-
 def adjoint_both(rows, ahead, factor, gradient, absolute, squared):  # type: ignore[no-untyped-def]
     """Add to the gradient and to both curvatures."""
     _add_both(rows, ahead, (factor[0], factor[1], factor[2]), (gradient, absolute, squared))
-
-
-@njit(forceinline=True, nogil=True)
-def adjoint_spreads(rows, ahead, factor, linear, absolute, squared):  # type: ignore[no-untyped-def]
-    """Add ``w factor[0]``, ``|w| factor[1]`` and ``w^2 factor[1]^2`` to three sums."""
-    _add_spreads(rows, ahead, (factor[0], factor[1], factor[1]), (linear, absolute, squared))

@@ -13,12 +13,12 @@ import scipy
 from forestmix.arrays import Array, generator, numbers
 from forestmix.checks import whole_number
 from forestmix.errors import ArgumentError
+from forestmix.forest.base import Transformer
 from forestmix.forest.covariance import LowRankPlusDiagonal
 from forestmix.forest.given import ForestPosterior, elbo_at, infer_given
 from forestmix.forest.graph import forest_graph
 from forestmix.forest.parameters import ForestDraw, ForestParameters, Latents
 from forestmix.forest.presentation import natural_noise, observations_of, rescaled, standard_units
-from forestmix.forest.protocol import Estimator
 from forestmix.forest.scoring import gaussian_log_likelihood, observation_bounds, quadrature_log_likelihood
 from forestmix.forest.settings import are_shared, number_from
 
@@ -26,18 +26,15 @@ _INFERENCE_SWEEPS = 200
 _INFERENCE_TOL = 1e-9
 
 
-class FittedForest(Estimator):
+class FittedForest(Transformer):
     """Inference, evaluation, sampling, covariance and graph; ``ForestMixtureModel`` adds learning and pictures."""
 
     family: str
     parents: str
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_forest")
-
     def _set(self, forest: ForestParameters, responsibilities: Array) -> None:
         self._forest = forest
-        self.n_features_in_ = forest.n_variables
+        self.n_features_in_, self._n_features_out = forest.weights.shape
         self.responsibilities_ = responsibilities
         self.parents_ = np.argmax(responsibilities, axis=1)
         self.weights_, self.biases_, self.noise_ = forest.weights, forest.bias, forest.noise
@@ -64,11 +61,11 @@ class FittedForest(Estimator):
         max_iter, tol = whole_number("max_iter", max_iter), number_from("tol", tol, 0.0)
         return self._infer(self._numbers(X, reset=False), parents=True, max_iter=max_iter, tol=tol)
 
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: Any) -> Array:
         """Return the posterior means of the latents given X, (N, n_trees); shared parents stay as learned."""
         self._check_fitted()
         array = self._numbers(X, reset=False)
-        return self._named(self._infer(array, parents=False).mean.astype(array.dtype, copy=False), X)
+        return self._infer(array, parents=False).mean.astype(array.dtype, copy=False)
 
     def inverse_transform(self, Y: Any) -> Array:
         """Return the expected X given latents Y, (N, n_trees), averaged over the parents."""
@@ -215,9 +212,6 @@ class FittedForest(Estimator):
     def _edges(self, pairs: Array) -> Array:
         """Return the entries of (n, m) arrays at each variable's parent."""
         return pairs[np.arange(len(self.parents_)), self.parents_]
-
-    def _n_columns_out(self) -> int:
-        return self._forest.n_trees
 
     def _shared(self) -> bool:
         return are_shared(self.parents)

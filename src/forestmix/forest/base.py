@@ -68,11 +68,13 @@ class Transformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         lets a vector stand for one observation.
         """
         with argument_errors("X must hold real numbers, observations by variables; "):
-            # scikit-learn would overlook the mask of a masked array.
-            array = X if scipy.sparse.issparse(X) else plain_array("X", X, missing=True)
-            array = array[None] if one and array.ndim == 1 else array
-            if array.dtype.kind in REAL and not scipy.sparse.issparse(X):
-                array = in_precision("X", array, working_dtype("X", array.dtype))
+            array = X
+            if not scipy.sparse.issparse(X):
+                # scikit-learn would overlook the mask of a masked array.
+                array = plain_array("X", X, missing=True)
+                array = array[None] if one and array.ndim == 1 else array
+                if array.dtype.kind in REAL:
+                    array = in_precision("X", array, working_dtype("X", array.dtype))
             array = check_array(array, dtype=(np.float64, np.float32), ensure_all_finite=False, estimator=self)
         if np.isinf(array).any():
             raise ArgumentError("X must be finite, or NaN for a missing entry; got infinity.")

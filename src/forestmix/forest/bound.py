@@ -18,8 +18,8 @@ from forestmix.model import DEF
 def forest_of_bound(model: DEF, q: Any, auxiliary: Auxiliary | None = None) -> ForestParameters:
     """Return the forest mixture with ``pi = epsilon`` and ``eta_hat_ij = b_hat_ij + w_ij y_j / epsilon_ij``.
 
-    Its ELBO at ``q(y)`` and ``q(e) = epsilon`` is the forest mixture bound. A variable without parents in the model
-    has weight 0 to every tree, so that its parent does not matter.
+    This is section 4.1 of the paper: its ELBO at ``q(y)`` and ``q(e) = epsilon`` is the forest mixture bound. A
+    variable without parents in the model has weight 0 to every tree, so that its parent does not matter.
     """
     if not isinstance(model, DEF):
         raise ArgumentError(f"model must be a forestmix.DEF; got {type(model).__name__}.")

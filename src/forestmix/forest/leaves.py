@@ -87,8 +87,8 @@ def latent_step(
     """Take a step on ``q(y)`` given ``q(e)``, (n, m) or (N, n, m); the ELBO falls for no latent of any observation.
 
     Per latent: ``1/sigma^2 = 1/sigma0^2 + sum_i r_ij w_ij^2 kappa_ij`` and ``mu += sigma^2 gradient``, exact for
-    Gaussian leaves; for others precision and mean move a share 1, 1/2, 1/4, ... of the way (design 1.3). A fall within
-    rounding is none: to refuse it would stop the means at the square root of the precision.
+    Gaussian leaves; for others precision and mean move a share 1, 1/2, 1/4, ... of the way. A fall within rounding is
+    none: to refuse it would stop the means at the square root of the precision.
     """
     shape = (data.x.shape[0], p.n_trees)
     mean, sd = np.broadcast_to(q.mean, shape).copy(), np.broadcast_to(q.sd, shape).copy()

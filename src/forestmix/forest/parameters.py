@@ -65,7 +65,7 @@ class ForestParameters:
         return total(q.relative_entropy(self.prior, self.prior_mean))
 
     def sample(self, rng: np.random.Generator, size: int, shared: bool, among: Array | None = None) -> ForestDraw:
-        """Draw a forest (one for all, or one for each observation), then the latents, then the observations.
+        """Draw a forest, one for all or for each observation, then latents, then observations (paper, section 3.1).
 
         ``among`` stands in for the prior of the parents, as where they have been inferred.
         """

@@ -1,6 +1,6 @@
 """Acceleration for latents of any family under Gaussian rows: Newton steps in the tilts of the factors.
 
-Every factor is ``q_j(y) ∝ p(y) exp(-H_j y^2 / 2 + h_j y)``, and with its mean the ELBO has the slope (design 1.6)::
+Every factor is ``q_j(y) ∝ p(y) exp(-H_j y^2 / 2 + h_j y)``, and in its mean the ELBO has the slope (docs/latents.md)::
 
     g_j = sum_i w_ij e_i + H_j mu_j - h_j          which is 0 at an optimum
     d mu_j = Var_j d h_j                           so (1 / Var + A) d mu = g,  d h = g - A d mu,  A = W^T kappa W - H

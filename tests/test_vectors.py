@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from forestmix.kernels.gathers import gather_terms, gather_three, gather_two, scatter_three, scatter_two
+from forestmix.kernels.gathers import gather_three, gather_two, scatter_three, scatter_two
 from forestmix.kernels.lines import adder, dotter
 from forestmix.kernels.nodes import LANES, march
 from forestmix.kernels.terms import absolute_product, absolute_value, itself, square, squared_product
@@ -98,11 +98,6 @@ def test_rows_with_gaps_are_refused():
 def gather(columns, values, first, last, pairs):
     two = gather_two(columns, values, first, last, pairs)
     return two, gather_three(columns, values, first, last, pairs)
-
-
-@njit
-def gather_of_rows(columns, values, first, last, terms):
-    return gather_terms(columns, values, first, last, terms)
 
 
 @njit

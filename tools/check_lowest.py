@@ -16,7 +16,7 @@ import tomllib
 from readme import ROOT, first_block
 
 ENVIRONMENT = ROOT / ".venv-lowest"
-#: Beside the package's own requirements: what ForestMixtureModel uses where it is installed.
+#: Beside the package's own requirements: what ForestMixtureModel needs.
 EXTRA = "forest"
 #: Old libraries call what new ones, which pip takes where pyproject.toml says nothing, no longer like.
 QUIET = ["-W", "ignore::DeprecationWarning"]

@@ -13,14 +13,11 @@ if TYPE_CHECKING:
     from forestmix.errors import ArgumentError, ForestmixError
     from forestmix.evidence import log_evidence
     from forestmix.families import Bernoulli, Binomial, Exponential, Gaussian, Laplace, Mixed, Poisson, SpikeSlab
-    from forestmix.forest import (
-        ForestDraw,
-        ForestMixtureModel,
-        ForestPosterior,
-        LowRankPlusDiagonal,
-        TreeSelection,
-        select_n_trees,
-    )
+    from forestmix.forest.covariance import LowRankPlusDiagonal
+    from forestmix.forest.estimator import ForestMixtureModel as ForestMixtureModel
+    from forestmix.forest.given import ForestPosterior
+    from forestmix.forest.parameters import ForestDraw
+    from forestmix.forest.selection import TreeSelection, select_n_trees
     from forestmix.inference import CAVI, BlockCoordinate, Damped, ForestMixture, Hogwild
     from forestmix.layer_posterior import LayerPosterior
     from forestmix.model import DEF, Layer, Prior
@@ -42,10 +39,11 @@ else:
         "families": (
             "Bernoulli", "Binomial", "Exponential", "Gaussian", "Laplace", "Mixed", "Poisson", "SpikeSlab",
         ),
-        "forest": (
-            "ForestDraw", "ForestMixtureModel", "ForestPosterior", "LowRankPlusDiagonal", "TreeSelection",
-            "select_n_trees",
-        ),
+        "forest.covariance": ("LowRankPlusDiagonal",),
+        "forest.estimator": ("ForestMixtureModel",),
+        "forest.given": ("ForestPosterior",),
+        "forest.parameters": ("ForestDraw",),
+        "forest.selection": ("TreeSelection", "select_n_trees"),
         "inference": ("CAVI", "BlockCoordinate", "Damped", "ForestMixture", "Hogwild"),
         "layer_posterior": ("LayerPosterior",),
         "model": ("DEF", "Layer", "Prior"),
@@ -70,9 +68,10 @@ else:
         return found
 
     def __dir__() -> list[str]:
-        return sorted([*__all__, "__version__"])
+        return sorted([*_HOME_OF, "__version__"])
 
 
+#: All of them but ``ForestMixtureModel``, which needs scikit-learn: ``from forestmix import *`` works without it.
 __all__ = [
     "CAVI",
     "DEF",
@@ -86,7 +85,6 @@ __all__ = [
     "Exponential",
     "ForestDraw",
     "ForestMixture",
-    "ForestMixtureModel",
     "ForestPosterior",
     "ForestmixError",
     "Gaussian",

@@ -64,7 +64,7 @@ def require_one_gaussian_layer(model: DEF, name: str) -> None:
 
 
 def explicit_rows(model: DEF, data: Observations, q: GaussianFactors, auxiliary: Auxiliary) -> Array:
-    """Return ``sum_j epsilon_ij E log p_hat(x_i | y_j)`` of each row (paper, equation 4), 0 where x is missing.
+    """Return ``sum_j epsilon_ij E log p_hat(x_i | y_j)`` of each row, 0 where x is missing (paper, equation 3).
 
     ``p_hat`` has the natural parameter ``b_hat_ij + w_ij y_j / epsilon_ij``. A row without parents contributes its
     log-likelihood at ``b_i``; a parent with ``epsilon_ij = 0`` but ``w_ij != 0`` makes the bound minus infinity.

@@ -19,7 +19,7 @@ from forestmix.weights import as_weights
 
 
 def elbo(model: DEF, x: npt.ArrayLike, q: Any) -> float | Array:
-    """Return the evidence lower bound ``E_q log p(x, y) + H(q)`` of mean-field factors q.
+    """Return the evidence lower bound ``E_q log p(x, y) + H(q)`` of factors q (paper, section 4 and appendix C).
 
     Args:
         model: the model.

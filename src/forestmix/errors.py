@@ -15,6 +15,10 @@ class ArgumentError(ForestmixError, ValueError):
     """An argument is wrong: the message names it, says what was given and what would be right."""
 
 
+class MissingExtraError(ForestmixError, ImportError):
+    """A library of an optional extra is not installed: the message says what needs it and how to install it."""
+
+
 def unknown_name(argument: str, given: object, known: Iterable[str]) -> ArgumentError:
     """Return the error for a name that is not one of ``known``, with the nearest known name if there is one."""
     names = sorted(known)

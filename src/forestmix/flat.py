@@ -7,7 +7,7 @@ A latent layer ``y^l ~ N(W_l y^(l+1) + b_l, sd_l^2)`` has the same log density a
 so with these rows under those of x, and no prior of their own for the latents that have parents, the flat model's
 ELBO is that of the deep one, and every algorithm, bound and accelerator for one layer serves any depth. Under mean
 field ``y_i`` is independent of its parents, so its variance and theirs add; the paper's deep bound (appendix C) uses
-Jensen's inequality for the parents only, and is the grouped bound of design 1.2 with the layers as groups.
+Jensen's inequality for the parents only, and is the bound in groups (``kernels/groups.py``) with the layers as groups.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Better variances: linear response corrects those of mean field, which are too small (design 1.8).
+"""Better variances: linear response corrects those of mean field, which are too small (docs/regression.md).
 
 A tilt of the prior's natural parameter by ``t c`` moves the optimum's mean, at fixed variances of q, by ``t C c``::
 

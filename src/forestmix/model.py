@@ -107,7 +107,7 @@ class PriorPredictive(NamedTuple):
 
 
 class DEF:
-    """A deep exponential family: layers from the observed one up, and a prior on the topmost latents.
+    """A deep exponential family (paper, section 4 and appendix C): layers from the observed one up, and a prior on top.
 
     Args:
         *layers: ``p(x | y)`` first, then the layer above it, and so on: the rows of each are the parents of the one

@@ -1,7 +1,7 @@
 """Posterior predictive of rows.
 
 Under q the natural parameter of row i is normal, ``eta_i ~ N(m_i, s_i^2)`` with ``m_i = b_i + w_i . mu`` and
-``s_i^2 = sum_j w_ij^2 sigma_j^2`` (design 1.2), or the variance of ``w_i . y`` by linear response (design 1.8). The
+``s_i^2 = sum_j w_ij^2 sigma_j^2``, or the variance of ``w_i . y`` by linear response (docs/regression.md). The
 predictive distribution of x_i mixes its family over it::
 
     P(x_i <= y) = E_z F(y; m_i + s_i z),  F(y; eta) = P(Y <= y | eta),  z ~ N(0, 1)

@@ -142,7 +142,7 @@ class Result:
     def corrected_sd(
         self, functionals: Any = None, tol: float = 1e-6, progress: bool = False, layer: int = 0
     ) -> float | Array:
-        """Return standard deviations by linear response, which corrects those of mean field (design 1.8).
+        """Return standard deviations by linear response, which corrects those of mean field (docs/regression.md).
 
         ``sd``, from mean field, is too small where latents are correlated. At the optimum the corrected covariance is
         ``(diag(1 / sigma0^2) + W^T diag(kappa) W)^-1``; for Gaussian rows it is the exact one.

@@ -1,4 +1,4 @@
-"""Site statistics: all that an algorithm asks of a layer, its data below and q above (design, part 3).
+"""Site statistics: all that an algorithm asks of a layer, its data below and q above (docs/architecture.md).
 
 For each row i, with ``q_j = N(mu_j, sigma_j^2)``::
 

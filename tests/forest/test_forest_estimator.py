@@ -1,15 +1,16 @@
 """The conventions of scikit-learn, graphs, pictures, and errors that say what is wrong."""
 
+import pickle
 import subprocess
 import sys
-import warnings
 
 import matplotlib
 import matplotlib.pyplot
 import numpy as np
 import pandas
 import pytest
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -19,13 +20,8 @@ import forestmix as fmx
 from forest_models import planted
 from forestmix.plots.forest import plot_parent_map
 
-with warnings.catch_warnings():
-    # It warns that the estimator does not inherit from its base class, which forestmix does without on purpose.
-    warnings.simplefilter("ignore")
-    all_checks = parametrize_with_checks([fmx.ForestMixtureModel(n_init=2, n_moves=1, max_iter=20)])
 
-
-@all_checks
+@parametrize_with_checks([fmx.ForestMixtureModel(n_init=2, n_moves=1, max_iter=20)])
 @pytest.mark.filterwarnings("ignore")
 def test_scikit_learn_checks(estimator, check):
     check(estimator)  # one of scikit-learn's own tests, which holds the assertions
@@ -50,10 +46,12 @@ def test_works_in_a_pipeline_and_a_grid_search(data):
 
 def test_parameters_can_be_read_set_and_cloned():
     model = fmx.ForestMixtureModel(4, family="poisson")
+    assert isinstance(model, BaseEstimator)
+    assert isinstance(model, TransformerMixin)
     assert model.get_params()["n_trees"] == 4
     assert clone(model).get_params() == model.get_params()
     assert model.set_params(n_init=2).n_init == 2
-    assert repr(fmx.ForestMixtureModel(4, n_init=5)) == "ForestMixtureModel(n_trees=4, n_init=5)"
+    assert repr(fmx.ForestMixtureModel(4, n_init=5)) == "ForestMixtureModel(n_init=5, n_trees=4)"
 
 
 def test_transform_and_back_explain_the_data(data, model):
@@ -108,18 +106,44 @@ def test_absence_of_networkx_is_explained(model, monkeypatch):
         model.to_networkx()
 
 
-def test_works_without_scikit_learn():
-    code = (
-        "import sys; sys.modules['sklearn'] = None\n"
-        "import numpy as np, forestmix as fmx\n"
-        "X = np.random.default_rng(0).standard_normal((40, 6))\n"
-        "m = fmx.ForestMixtureModel(2, random_state=0)\n"
-        "try: m.transform(X)\nexcept fmx.ArgumentError as error: print(error)\n"
-        "print(m.fit_transform(X).shape, np.isfinite(m.score(X)))"
-    )
-    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert "not fitted yet" in output
-    assert "(40, 2) True" in output
+WITHOUT_SCIKIT_LEARN = """
+import sys
+sys.modules["sklearn"] = None
+from forestmix import *
+import forestmix, pkgutil, importlib
+for action in ("forestmix.ForestMixtureModel", "from forestmix import ForestMixtureModel",
+               "select_n_trees([[1.0], [2.0]], [1])"):
+    try:
+        exec(action)
+    except ImportError as error:
+        assert isinstance(error, ForestmixError)
+        print(error)
+for part in pkgutil.iter_modules(importlib.import_module("forestmix.forest").__path__):
+    try:
+        importlib.import_module(f"forestmix.forest.{part.name}")
+    except ImportError:
+        print(part.name)
+from forestmix.forest.bound import forest_of_bound
+print(forest_of_bound(DEF(Layer(Gaussian(), [[1.0, 1.0]])), ([0.0, 0.0], [1.0, 1.0])).parent_prior)
+"""
+
+
+def test_without_scikit_learn_the_estimator_says_what_it_needs_and_the_rest_works():
+    run = subprocess.run([sys.executable, "-c", WITHOUT_SCIKIT_LEARN], capture_output=True, text=True, check=True)
+    needs = "ForestMixtureModel needs scikit-learn: pip install 'forestmix[forest]'"
+    assert run.stdout.splitlines() == [needs] * 3 + ["base", "estimator", "fitted", "[[0.5 0.5]]"]
+
+
+def test_a_fitted_model_can_be_pickled(data, model):
+    again = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(again.transform(data), model.transform(data))
+    assert again.get_params() == model.get_params()
+
+
+def test_the_error_for_a_model_that_is_not_fitted_is_that_of_scikit_learn_too():
+    with pytest.raises(NotFittedError, match="not fitted yet") as caught:
+        fmx.ForestMixtureModel().transform(X)
+    assert isinstance(caught.value, fmx.ArgumentError)
 
 
 def test_pictures_are_drawn(model):
@@ -158,6 +182,7 @@ TABLE = {
     "support": (lambda: fmx.ForestMixtureModel(family="bernoulli").fit(X + 2), "X must be 0 or 1 for Bernoulli rows"),
     "infinite": (lambda: fmx.ForestMixtureModel().fit(X + np.inf), "X must be finite, or NaN"),
     "not fitted": (lambda: fmx.ForestMixtureModel().sample(), "not fitted yet; call fit"),
+    "output": (lambda: fmx.ForestMixtureModel().set_output(transform="panda"), "transform must .* mean 'pandas'"),
     "parameter": (lambda: fmx.ForestMixtureModel().set_params(n_tree=3), "Did you mean 'n_trees'"),
     "weights": (
         lambda: fmx.ForestMixtureModel.from_parameters(np.ones(3)),

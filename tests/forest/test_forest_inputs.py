@@ -3,6 +3,7 @@
 import numpy as np
 import pandas
 import pytest
+import scipy
 from scipy import special, stats
 
 import forestmix as fmx
@@ -47,9 +48,12 @@ def test_data_frames_may_mix_flags_counts_and_gaps():
     frame.loc[3, "x1"] = None
     plain = X.copy()
     plain[:, 3], plain[3, 1] = X[:, 3] > 0, np.nan
-    model = learned(frame)
-    assert np.array_equal(model.weights_, learned(plain).weights_)
-    assert np.array_equal(model.transform(frame), model.transform(plain))
+    model, other = learned(frame), learned(plain)
+    assert np.array_equal(model.weights_, other.weights_)
+    assert np.array_equal(model.transform(frame), other.transform(plain))
+    frame.columns = [*frame.columns[:5], 5]  # not all of them names, which scikit-learn alone would refuse
+    assert np.array_equal(learned(frame).weights_, other.weights_)
+    frame.columns = model.names()
     assert model.names() == list(frame.columns)
     frame["x5"] = "a"
     with pytest.raises(fmx.ArgumentError, match="X must hold real numbers; column 'x5' holds 'a'"):
@@ -134,6 +138,13 @@ BEYOND = {
     "temperature": (lambda: fmx.ForestMixtureModel(temperature=10**400).fit(data()), "temperature must be a number"),
     "ragged": (lambda: fmx.ForestMixtureModel().fit([[1.0], [1.0, 2.0]]), "X must hold real numbers"),
     "huge": (lambda: fmx.ForestMixtureModel().fit([[10**400]]), "X must hold real numbers"),
+    "sparse": (
+        lambda: learned(scipy.sparse.csr_array(data())),
+        "X must hold real numbers, observations by variables; Sparse data .* dense",
+    ),
+    "vector": (lambda: learned(data()[0]), "X must hold real numbers, observations by variables; Expected 2D"),
+    "columns": (lambda: learned(data()).transform(data()[:, :2]), "X has 2 features, but .* is expecting 6"),
+    "wide": (lambda: learned(np.full((2, 2), np.longdouble("1e4000"))), "X does not fit float64"),
     "objects": (lambda: fmx.ForestMixtureModel().fit([[object()]]), "X must hold real numbers"),
     "infer max_iter": (lambda: learned(data()).infer(data(), max_iter=0), "max_iter must be a positive integer; got 0"),
     "infer tol": (lambda: learned(data()).infer(data(), tol=np.nan), "tol must be a number of at least 0; got nan"),

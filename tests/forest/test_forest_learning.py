@@ -8,7 +8,7 @@ import forestmix as fmx
 from forest_models import planted
 from forestmix.forest.engines import GaussianShared, GeneralShared, Options, ParentsPerObservation
 from forestmix.forest.learning import empty_forest
-from forestmix.forest.parameters import Latents
+from forestmix.latents import GaussianFactors
 from forestmix.model import Observations
 
 FAMILIES = {"gaussian": 1.0, "bernoulli": 2.0, "poisson": 0.7}
@@ -43,7 +43,7 @@ def test_sweeps_from_a_random_start_never_lower_the_elbo(family, shared, learn_p
     X, *_ = planted(8, 2, 40, 0.8, 1, family.name)
     data = Observations(X, None, False)
     engine = (GaussianShared if family.name == "gaussian" else GeneralShared) if shared else ParentsPerObservation
-    q = Latents(rng.standard_normal((40, 3)), np.full((1, 3), 0.5))
+    q = GaussianFactors(rng.standard_normal((40, 3)), np.full((1, 3), 0.5))
     options = Options(learn_prior=learn_prior)
     state = engine(data).finish(empty_forest(data, q, family), q, np.full((8, 3), 1 / 3), options)
     for _ in range(15):

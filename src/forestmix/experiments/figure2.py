@@ -30,7 +30,7 @@ class Panel:
 
 
 def paper_algorithm() -> fmx.ForestMixture:
-    """Return the algorithm of the paper: plain steps on its own bound."""
+    """Return the paper's Algorithm 1: plain steps on its own bound."""
     return fmx.ForestMixture(objective="fm", accelerate=False)
 
 

@@ -57,7 +57,7 @@ class RidgeProblem:
         return self.model.n_latent
 
     def loss(self, mean: Floats) -> Floats:
-        """Return the ridge objective at the means (N, m) of each observation, (N,)."""
+        """Return the ridge objective (paper, section 7) at the means (N, m) of each observation, (N,)."""
         residual = self.draw.x - (self.draw.bias + self.model.layers[0].weights.forward(mean))
         fit = np.sum(residual**2, axis=-1) / (2 * self.sd_x**2)
         return np.asarray(fit + np.sum(mean**2, axis=-1) / (2 * self.sd_y**2))

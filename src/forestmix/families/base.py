@@ -52,7 +52,7 @@ class RowCodes(NamedTuple):
 
 
 class Family(ABC):
-    """A one-parameter exponential family; its own parameters are numbers or one number per variable."""
+    """A one-parameter exponential family (paper, section 3); its own parameters are numbers, or one per variable."""
 
     name: ClassVar[str]
     #: True where ``a''`` does not depend on ``eta``. The variances of q then do not depend on the data.
@@ -126,7 +126,7 @@ class Family(ABC):
         """Return the smallest y with ``P(Y <= y | eta) >= p``, for ``0 < p < 1``."""
 
     def expectations(self, y: Array, mean: Array, spread: Array) -> RowExpectations:
-        """Return the row terms of both bounds at ``eta ~ N(mean, spread^2)`` (design 1.2 and 1.3).
+        """Return the row terms of both bounds at ``eta ~ N(mean, spread^2)`` (paper, section 4).
 
         A family overrides this where ``g + t m - E a`` would cancel.
         """

@@ -10,6 +10,7 @@ from forestmix.arrays import Array
 from forestmix.auxiliary import Auxiliary, check_auxiliary, optimal_auxiliary
 from forestmix.errors import ArgumentError
 from forestmix.families import Gaussian
+from forestmix.forest.covariance import dense
 from forestmix.forest.parameters import ForestParameters
 from forestmix.model import DEF
 
@@ -17,8 +18,8 @@ from forestmix.model import DEF
 def forest_of_bound(model: DEF, q: Any, auxiliary: Auxiliary | None = None) -> ForestParameters:
     """Return the forest mixture with ``pi = epsilon`` and ``eta_hat_ij = b_hat_ij + w_ij y_j / epsilon_ij``.
 
-    Its ELBO at ``q(y)`` and ``q(e) = epsilon`` is the forest mixture bound. A variable without parents in the model
-    has weight 0 to every tree, so that its parent does not matter.
+    This is section 4.1 of the paper: its ELBO at ``q(y)`` and ``q(e) = epsilon`` is the forest mixture bound. A
+    variable without parents in the model has weight 0 to every tree, so that its parent does not matter.
     """
     if not isinstance(model, DEF):
         raise ArgumentError(f"model must be a forestmix.DEF; got {type(model).__name__}.")
@@ -28,7 +29,7 @@ def forest_of_bound(model: DEF, q: Any, auxiliary: Auxiliary | None = None) -> F
     if auxiliary is None:
         auxiliary = optimal_auxiliary(model, q)
     check_auxiliary(auxiliary)
-    epsilon, b_hat, w = _dense(auxiliary.epsilon), _dense(auxiliary.b_hat), _dense(layer.weights.toarray())
+    epsilon, b_hat, w = (dense(part).astype(np.float64) for part in (auxiliary.epsilon, auxiliary.b_hat, layer.weights))
     n, m = w.shape
     if epsilon.shape != w.shape or b_hat.shape != w.shape:
         raise ArgumentError(
@@ -44,8 +45,4 @@ def forest_of_bound(model: DEF, q: Any, auxiliary: Auxiliary | None = None) -> F
     if isinstance(layer.family, Gaussian):
         noise = np.broadcast_to(np.broadcast_to(layer.family.sd, n).astype(float)[:, None], (n, m)).copy()
     centre, sd = (np.broadcast_to(part, m).astype(float) for part in (prior.bias, prior.family.sd))
-    return ForestParameters(layer.family, weights, bias, chances, noise, centre, sd)
-
-
-def _dense(matrix: Any) -> Array:
-    return np.asarray(matrix.toarray() if hasattr(matrix, "toarray") else matrix, np.float64)
+    return ForestParameters(layer.family, weights, bias, chances, noise, centre, Gaussian(sd))

@@ -45,13 +45,13 @@ class LowRankPlusDiagonal:
 
     def toarray(self) -> Array:
         """Return the matrix as an n x n array."""
-        return _dense(self.factors @ self.factors.T) + np.diag(self.diagonal)
+        return dense(self.factors @ self.factors.T) + np.diag(self.diagonal)
 
     def _cholesky(self) -> Array:
         """Return the lower factor of ``I + F^T D^-1 F``, m x m."""
         scaled = scipy.sparse.diags_array(1 / np.sqrt(self.diagonal)) @ self.factors
-        dense = _dense(scaled.T @ scaled)
-        return np.asarray(scipy.linalg.cholesky(dense + np.eye(dense.shape[0]), lower=True))
+        inner = dense(scaled.T @ scaled)
+        return np.asarray(scipy.linalg.cholesky(inner + np.eye(inner.shape[0]), lower=True))
 
     def _fits(self, v: npt.ArrayLike) -> Array:
         array = numbers("v", v)
@@ -61,5 +61,6 @@ class LowRankPlusDiagonal:
         return array
 
 
-def _dense(matrix: Any) -> Array:
+def dense(matrix: Any) -> Array:
+    """Return a matrix, sparse or not, as an array."""
     return np.asarray(matrix.toarray() if hasattr(matrix, "toarray") else matrix)

@@ -25,7 +25,8 @@ from forestmix.forest.moments import (
     regression,
     weighted_moments,
 )
-from forestmix.forest.parameters import ForestParameters, Latents
+from forestmix.forest.parameters import ForestParameters
+from forestmix.latents import GaussianFactors
 from forestmix.model import Observations
 
 
@@ -34,7 +35,7 @@ class State:
     """Where a run stands: parameters, ``q(y)``, ``q(e)`` as (n, m), and the ELBO at all of them."""
 
     forest: ForestParameters
-    latents: Latents
+    latents: GaussianFactors
     responsibilities: Array
     value: float
 
@@ -79,45 +80,49 @@ class Engine(ABC):
         return self.finish(forest, q, state.responsibilities, options)
 
     @abstractmethod
-    def latents(self, forest: ForestParameters, q: Latents, responsibilities: Array) -> Latents:
+    def latents(self, forest: ForestParameters, q: GaussianFactors, responsibilities: Array) -> GaussianFactors:
         """Return a better ``q(y)``."""
 
     @abstractmethod
-    def finish(self, forest: ForestParameters, q: Latents, responsibilities: Array, options: Options) -> State:
+    def finish(self, forest: ForestParameters, q: GaussianFactors, responsibilities: Array, options: Options) -> State:
         """Update everything but ``q(y)``, and evaluate the ELBO."""
 
     @abstractmethod
-    def fit_of_observations(self, forest: ForestParameters, q: Latents, responsibilities: Array) -> Array:
+    def fit_of_observations(self, forest: ForestParameters, q: GaussianFactors, responsibilities: Array) -> Array:
         """Return each observation's part of the ELBO less ``base`` and the divergences, (N,)."""
 
 
 class SharedParents(Engine):
     """One forest for all observations; ``q(e_ij) ∝ pi_ij exp(sum_s E log p_hat(x_si | y_sj))``."""
 
-    def finish(self, forest: ForestParameters, q: Latents, responsibilities: Array, options: Options) -> State:
+    def finish(self, forest: ForestParameters, q: GaussianFactors, responsibilities: Array, options: Options) -> State:
         """Update parameters, then parents, then their prior, which is the same for all variables."""
         forest, scores = self.fit_leaves(forest, q, options)
         return shared_state(forest, q, scores, responsibilities, options, self.constant(forest))
 
-    def fit_of_observations(self, forest: ForestParameters, q: Latents, responsibilities: Array) -> Array:
+    def fit_of_observations(self, forest: ForestParameters, q: GaussianFactors, responsibilities: Array) -> Array:
         """Return ``sum_ij r_ij E log p_hat(x_si | y_sj)``."""
         every = np.arange(forest.n_variables)
         trees = [rows(forest, self.data, q, j, every).log_likelihood @ r for j, r in enumerate(responsibilities.T)]
         return np.sum(trees, axis=0)
 
     @abstractmethod
-    def fit_leaves(self, forest: ForestParameters, q: Latents, options: Options) -> tuple[ForestParameters, Array]:
+    def fit_leaves(
+        self, forest: ForestParameters, q: GaussianFactors, options: Options
+    ) -> tuple[ForestParameters, Array]:
         """Return better parameters, where they are learned, and the scores of all pairs at them."""
 
 
 class GaussianShared(SharedParents):
     """Gaussian leaves: every step exact, by matrix products of x with (N, m) and (n, m) arrays."""
 
-    def latents(self, forest: ForestParameters, q: Latents, responsibilities: Array) -> Latents:
+    def latents(self, forest: ForestParameters, q: GaussianFactors, responsibilities: Array) -> GaussianFactors:
         """Return the best ``q(y)``."""
         return gaussian_latents(forest, self.data, responsibilities)
 
-    def fit_leaves(self, forest: ForestParameters, q: Latents, options: Options) -> tuple[ForestParameters, Array]:
+    def fit_leaves(
+        self, forest: ForestParameters, q: GaussianFactors, options: Options
+    ) -> tuple[ForestParameters, Array]:
         """Regress every variable on every latent."""
         sums = moments(self.data, q)
         if options.learn:
@@ -128,11 +133,13 @@ class GaussianShared(SharedParents):
 class GeneralShared(SharedParents):
     """Leaves of any family: safeguarded steps, tree by tree."""
 
-    def latents(self, forest: ForestParameters, q: Latents, responsibilities: Array) -> Latents:
+    def latents(self, forest: ForestParameters, q: GaussianFactors, responsibilities: Array) -> GaussianFactors:
         """Take one safeguarded step."""
         return latent_step(forest, self.data, q, responsibilities)
 
-    def fit_leaves(self, forest: ForestParameters, q: Latents, options: Options) -> tuple[ForestParameters, Array]:
+    def fit_leaves(
+        self, forest: ForestParameters, q: GaussianFactors, options: Options
+    ) -> tuple[ForestParameters, Array]:
         """Take one safeguarded Newton step on every pair."""
         return newton_step(forest, self.data, q) if options.learn else (forest, pair_scores(forest, self.data, q))
 
@@ -146,26 +153,26 @@ class ParentsPerObservation(Engine):
 
     chunk_entries = 4_000_000
 
-    def latents(self, forest: ForestParameters, q: Latents, responsibilities: Array) -> Latents:
+    def latents(self, forest: ForestParameters, q: GaussianFactors, responsibilities: Array) -> GaussianFactors:
         """Take one step on ``q(y)``, with ``q(e)`` at its best before it."""
         parts = [latent_step(forest, some, part, r) for some, part, r, _ in self.chunks(forest, q)]
-        return Latents(np.concatenate([part.mean for part in parts]), np.concatenate([part.sd for part in parts]))
+        return GaussianFactors.joined(parts)
 
-    def fit_of_observations(self, forest: ForestParameters, q: Latents, responsibilities: Array) -> Array:
+    def fit_of_observations(self, forest: ForestParameters, q: GaussianFactors, responsibilities: Array) -> Array:
         """Return ``sum_i log sum_j pi_ij exp E log p_hat(x_si | y_sj)``."""
         return np.concatenate([part.sum(axis=1) for *_, part in self.chunks(forest, q)])
 
-    def finish(self, forest: ForestParameters, q: Latents, responsibilities: Array, options: Options) -> State:
+    def finish(self, forest: ForestParameters, q: GaussianFactors, responsibilities: Array, options: Options) -> State:
         """Update parameters and prior; ``responsibilities`` of the state is the mean of ``q(e)`` over observations."""
         if options.learn:
             forest = self.fit_leaves(forest, q, options)
         if options.learn and options.learn_prior:
             forest = replace(forest, parent_prior=self.shares(forest, q)[0])
         shares, value = self.shares(forest, q)
-        loss = float(np.sum(np.broadcast_to(forest.divergence(q), self.data.x.shape[:1])))
+        loss = float(np.sum(forest.divergence(q)))
         return State(forest, q, shares, value - loss + self.constant(forest))
 
-    def fit_leaves(self, forest: ForestParameters, q: Latents, options: Options) -> ForestParameters:
+    def fit_leaves(self, forest: ForestParameters, q: GaussianFactors, options: Options) -> ForestParameters:
         """Regress with responsibilities as weights, or take a Newton step that lowers no variable's part."""
         if isinstance(forest.family, Gaussian):
             sums = add(weighted_moments(some, part, r) for some, part, r, _ in self.chunks(forest, q))
@@ -180,11 +187,11 @@ class ParentsPerObservation(Engine):
             share = np.where(worse, 0.25 * share, share)
         return moved(forest, step, np.where(worse, 0.0, share))
 
-    def values(self, forest: ForestParameters, q: Latents) -> Array:
+    def values(self, forest: ForestParameters, q: GaussianFactors) -> Array:
         """Return each variable's part of the ELBO, (n,)."""
         return np.asarray(sum(value.sum(axis=0) for *_, value in self.chunks(forest, q)))
 
-    def shares(self, forest: ForestParameters, q: Latents) -> tuple[Array, float]:
+    def shares(self, forest: ForestParameters, q: GaussianFactors) -> tuple[Array, float]:
         """Return the mean of ``q(e)`` over the observations that are there, and the ELBO without ``KL(q(y))``."""
         counts, seen, value = np.zeros(forest.weights.shape), np.zeros((forest.n_variables, 1)), 0.0
         for some, _, r, part in self.chunks(forest, q):
@@ -193,18 +200,20 @@ class ParentsPerObservation(Engine):
             value += float(part.sum())
         return np.where(seen > 0, counts / np.maximum(seen, 1), forest.parent_prior), value
 
-    def chunks(self, forest: ForestParameters, q: Latents) -> Iterator[tuple[Observations, Latents, Array, Array]]:
+    def chunks(
+        self, forest: ForestParameters, q: GaussianFactors
+    ) -> Iterator[tuple[Observations, GaussianFactors, Array, Array]]:
         """Yield observations, their ``q(y)``, ``q(e)`` at its best, and each entry's part of the ELBO."""
         N, n = self.data.x.shape
         size = max(1, self.chunk_entries // (n * forest.n_trees))
         for start in range(0, N, size):
             keep = np.arange(start, min(start + size, N))
             some = self.data.take(keep)
-            part = Latents(q.mean[keep], q.sd if q.sd.shape[0] == 1 else q.sd[keep])
+            part = q.take(keep)
             yield some, part, *parents_of_observations(forest, some, part)
 
 
-def parents_of_observations(forest: ForestParameters, data: Observations, q: Latents) -> tuple[Array, Array]:
+def parents_of_observations(forest: ForestParameters, data: Observations, q: GaussianFactors) -> tuple[Array, Array]:
     """Return ``q(e)`` at its best, (N, n, m), and each entry's part of the ELBO less ``base``, (N, n)."""
     every = np.arange(forest.n_variables)
     logits = np.stack([rows(forest, data, q, j, every).log_likelihood for j in range(forest.n_trees)], axis=-1)
@@ -214,7 +223,12 @@ def parents_of_observations(forest: ForestParameters, data: Observations, q: Lat
 
 
 def shared_state(
-    forest: ForestParameters, q: Latents, scores: Array, responsibilities: Array, options: Options, constant: float
+    forest: ForestParameters,
+    q: GaussianFactors,
+    scores: Array,
+    responsibilities: Array,
+    options: Options,
+    constant: float,
 ) -> State:
     """Return the state with the best parents for the scores, and their prior where it is learned."""
     if options.parents:
@@ -224,12 +238,12 @@ def shared_state(
         share = responsibilities.mean(axis=0)
         forest = replace(forest, parent_prior=np.broadcast_to(share, scores.shape))
     fit = float(np.sum(np.where(responsibilities > 0, responsibilities * scores, 0.0)))
-    loss = float(np.sum(np.broadcast_to(forest.divergence(q), q.mean.shape[:1])))
+    loss = float(np.sum(forest.divergence(q)))
     value = constant + fit - loss - forest.divergence_of_parents(responsibilities)
     return State(forest, q, responsibilities, value)
 
 
-def centred(forest: ForestParameters, q: Latents) -> tuple[ForestParameters, Latents]:
+def centred(forest: ForestParameters, q: GaussianFactors) -> tuple[ForestParameters, GaussianFactors]:
     """Give ``q(y)`` mean 0 and variance 1 over the observations, and move both into weights and biases.
 
     That is EM with the mean and variance of the prior as further parameters, then the model rewritten with N(0, 1). It
@@ -239,7 +253,7 @@ def centred(forest: ForestParameters, q: Latents) -> tuple[ForestParameters, Lat
     variance = np.mean((q.mean - shift) ** 2, axis=0) + np.mean(q.sd**2, axis=0)
     scale = np.sqrt(variance)
     bias, weights = forest.bias + forest.weights * shift, forest.weights * scale
-    return replace(forest, bias=bias, weights=weights), Latents((q.mean - shift) / scale, q.sd / scale)
+    return replace(forest, bias=bias, weights=weights), GaussianFactors((q.mean - shift) / scale, q.sd / scale)
 
 
 def engine_for(forest: ForestParameters, data: Observations, shared: bool) -> Engine:

@@ -26,7 +26,7 @@ class ForestMixtureModel(FittedForest):
 
     ``y_j ~ N(0, 1)`` for each tree, ``P(parent of i is j) = pi_ij``, and ``x_i | parent j`` is of the family with
     natural parameter ``b_ij + w_ij y_j``. Fitting learns weights, biases, noise and the parents by variational EM whose
-    ELBO never falls. It follows scikit-learn's conventions; NaN in X marks a missing entry.
+    ELBO never falls. It is a transformer of scikit-learn; NaN in X marks a missing entry.
 
     The N(0, 1) prior fixes the scale of each latent. Its sign is chosen so that the weights of its variables sum to a
     positive number, and trees are sorted by how many variables they have; a tree that no variable wants stays empty.
@@ -98,14 +98,6 @@ class ForestMixtureModel(FittedForest):
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the forest from X, (N, n); ``y`` is ignored."""
-        self._learn(X)
-        return self
-
-    def fit_transform(self, X: Any, y: Any = None) -> Any:
-        """Learn the forest and return the posterior means of the latents, (N, n_trees)."""
-        return self.fit(X).transform(X)
-
-    def _learn(self, X: Any) -> None:
         settings, family = checked_settings(self.get_params()), family_of(self.family)
         array = self._numbers(X, reset=True)
         data = observations_of(array, family)
@@ -119,6 +111,7 @@ class ForestMixtureModel(FittedForest):
         else:
             run = learn(data, family, settings, rng)
         self._keep(in_order(run), centre, scale, data)
+        return self
 
     def _keep(self, run: Run, centre: Array, scale: Array, data: Observations) -> None:
         """Set the attributes from a run on standardised data, in the units of the data."""

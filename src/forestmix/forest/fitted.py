@@ -13,36 +13,34 @@ import scipy
 from forestmix.arrays import Array, generator, numbers
 from forestmix.checks import whole_number
 from forestmix.errors import ArgumentError
+from forestmix.forest.base import Transformer
 from forestmix.forest.covariance import LowRankPlusDiagonal
 from forestmix.forest.given import ForestPosterior, elbo_at, infer_given
 from forestmix.forest.graph import forest_graph
-from forestmix.forest.parameters import ForestDraw, ForestParameters, Latents
+from forestmix.forest.parameters import ForestDraw, ForestParameters
 from forestmix.forest.presentation import natural_noise, observations_of, rescaled, standard_units
-from forestmix.forest.protocol import Estimator
 from forestmix.forest.scoring import gaussian_log_likelihood, observation_bounds, quadrature_log_likelihood
 from forestmix.forest.settings import are_shared, number_from
+from forestmix.latents import GaussianFactors
 
 _INFERENCE_SWEEPS = 200
 _INFERENCE_TOL = 1e-9
 
 
-class FittedForest(Estimator):
+class FittedForest(Transformer):
     """Inference, evaluation, sampling, covariance and graph; ``ForestMixtureModel`` adds learning and pictures."""
 
     family: str
     parents: str
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_forest")
-
     def _set(self, forest: ForestParameters, responsibilities: Array) -> None:
         self._forest = forest
-        self.n_features_in_ = forest.n_variables
+        self.n_features_in_, self._n_features_out = forest.weights.shape
         self.responsibilities_ = responsibilities
         self.parents_ = np.argmax(responsibilities, axis=1)
         self.weights_, self.biases_, self.noise_ = forest.weights, forest.bias, forest.noise
         self.parent_prior_ = np.array(forest.parent_prior)
-        w = self._edges(forest.weights) * forest.prior_sd[self.parents_]
+        w = self._edges(forest.weights) * forest.prior.sd[self.parents_]
         noise = self._edges(forest.noise) if forest.noise is not None else natural_noise(forest.family)
         self.strengths_ = np.abs(w) / np.hypot(w, noise)
 
@@ -64,11 +62,11 @@ class FittedForest(Estimator):
         max_iter, tol = whole_number("max_iter", max_iter), number_from("tol", tol, 0.0)
         return self._infer(self._numbers(X, reset=False), parents=True, max_iter=max_iter, tol=tol)
 
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: Any) -> Array:
         """Return the posterior means of the latents given X, (N, n_trees); shared parents stay as learned."""
         self._check_fitted()
         array = self._numbers(X, reset=False)
-        return self._named(self._infer(array, parents=False).mean.astype(array.dtype, copy=False), X)
+        return self._infer(array, parents=False).mean.astype(array.dtype, copy=False)
 
     def inverse_transform(self, Y: Any) -> Array:
         """Return the expected X given latents Y, (N, n_trees), averaged over the parents."""
@@ -113,12 +111,12 @@ class FittedForest(Estimator):
         data = observations_of(array, self._forest.family)
         if not self._shared():
             found = self._infer(array, parents=True)
-            return observation_bounds(self._forest, data, Latents(found.mean, found.sd))
+            return observation_bounds(self._forest, data, GaussianFactors(found.mean, found.sd))
         if self._forest.noise is not None:
             return gaussian_log_likelihood(self._forest, data, self.parents_)
         hard = np.eye(self._forest.n_trees)[self.parents_]
         found = self._infer(array, parents=False, responsibilities=hard)
-        return quadrature_log_likelihood(self._forest, data, self.parents_, Latents(found.mean, found.sd))
+        return quadrature_log_likelihood(self._forest, data, self.parents_, GaussianFactors(found.mean, found.sd))
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return the average log-likelihood of the observations; ``y`` is ignored."""
@@ -145,7 +143,7 @@ class FittedForest(Estimator):
         if self._forest.noise is None:
             raise ArgumentError(f"family must be 'gaussian' for a covariance of X; got {self.family!r}.")
         n, every = self._forest.n_variables, np.arange(self._forest.n_variables)
-        w = self._edges(self._forest.weights) * self._forest.prior_sd[self.parents_]
+        w = self._edges(self._forest.weights) * self._forest.prior.sd[self.parents_]
         factors = scipy.sparse.csr_array((w, (every, self.parents_)), (n, self._forest.n_trees))
         return LowRankPlusDiagonal(factors, self._edges(self._forest.noise) ** 2)
 
@@ -197,7 +195,7 @@ class FittedForest(Estimator):
         jacobian = float(np.sum(there * np.log(scale)))
         return replace(found, elbo=found.elbo - jacobian, elbo_trace=found.elbo_trace - jacobian)
 
-    def _latents(self, q: Any, N: int) -> Latents:
+    def _latents(self, q: Any, N: int) -> GaussianFactors:
         if hasattr(q, "mean") and hasattr(q, "sd"):
             q = (q.mean, q.sd)
         if not isinstance(q, tuple | list) or len(q) != 2:
@@ -210,14 +208,11 @@ class FittedForest(Estimator):
         for part in parts:
             if part.shape not in ((1, m), (N, m)):
                 raise ArgumentError(f"q must have mean and sd of shape ({m},) or ({N}, {m}); got {part.shape}.")
-        return Latents(np.broadcast_to(parts[0], (N, m)), parts[1])
+        return GaussianFactors(np.broadcast_to(parts[0], (N, m)), parts[1])
 
     def _edges(self, pairs: Array) -> Array:
         """Return the entries of (n, m) arrays at each variable's parent."""
         return pairs[np.arange(len(self.parents_)), self.parents_]
-
-    def _n_columns_out(self) -> int:
-        return self._forest.n_trees
 
     def _shared(self) -> bool:
         return are_shared(self.parents)

@@ -9,7 +9,8 @@ import numpy as np
 from forestmix.arrays import Array
 from forestmix.forest.engines import Engine, Options, SharedParents, State, engine_for, shared_state
 from forestmix.forest.leaves import base, pair_scores
-from forestmix.forest.parameters import ForestParameters, Latents
+from forestmix.forest.parameters import ForestParameters
+from forestmix.latents import GaussianFactors
 from forestmix.model import Observations
 
 
@@ -47,7 +48,7 @@ def infer_given(
     """
     engine = engine_for(p, data, shared)
     mean = np.broadcast_to(p.prior_mean, (data.x.shape[0], p.n_trees))
-    state = State(p, Latents(mean, p.prior_sd[None]), responsibilities, -np.inf)
+    state = State(p, GaussianFactors(mean, p.prior.sd[None]), responsibilities, -np.inf)
     options = Options(learn=False, parents=parents)
     if shared and p.noise is not None and not parents:
         state = engine.sweep(state, options)
@@ -73,7 +74,7 @@ def _together(
     return state, trace, False
 
 
-def _one_by_one(engine: Engine, state: State, max_iter: int, tol: float) -> tuple[Latents, list[float], bool]:
+def _one_by_one(engine: Engine, state: State, max_iter: int, tol: float) -> tuple[GaussianFactors, list[float], bool]:
     """Sweep until no latent of an observation moves by more than ``tol`` of its sd; the others go on without it.
 
     A rule on gains would not do: to a gain of 1e-9 nats the means are off by the square root of that, and where they
@@ -86,19 +87,19 @@ def _one_by_one(engine: Engine, state: State, max_iter: int, tol: float) -> tupl
     fixed = engine.constant(p) - (p.divergence_of_parents(r) if isinstance(engine, SharedParents) else 0.0)
     trace: list[float] = []
     while len(trace) < max_iter and len(active):
-        old = Latents(mean[active], sd[active])
+        old = GaussianFactors(mean[active], sd[active])
         new = engine.latents(p, old, r)
-        mean[active], sd[active] = new
+        mean[active], sd[active] = new.mean, new.sd
         values[active] = engine.fit_of_observations(p, new, r) - p.divergence(new)
         trace.append(float(values.sum()) + fixed)
         moves = np.maximum(np.abs(new.mean - old.mean) / new.sd, np.abs(new.sd / old.sd - 1)).max(axis=1)
         goes_on = np.flatnonzero(moves > tol)
         if len(goes_on) < len(active):
             active, engine = active[goes_on], engine.take(goes_on)
-    return Latents(mean, sd), trace, not len(active)
+    return GaussianFactors(mean, sd), trace, not len(active)
 
 
-def elbo_at(p: ForestParameters, data: Observations, q: Latents, responsibilities: Array) -> float:
+def elbo_at(p: ForestParameters, data: Observations, q: GaussianFactors, responsibilities: Array) -> float:
     """Return the ELBO (paper, equation 1) at given factors, with parents shared by the observations."""
     options = Options(learn=False, parents=False)
     constant = float(np.sum(base(p, data)))

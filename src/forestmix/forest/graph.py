@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from forestmix.arrays import Array
-from forestmix.errors import ForestmixError
+from forestmix.errors import MissingExtraError
 
 
 def forest_graph(parents: Array, weights: Array, strengths: Array, chances: Array, names: Sequence[str]) -> Any:
@@ -18,9 +18,7 @@ def forest_graph(parents: Array, weights: Array, strengths: Array, chances: Arra
     try:
         import networkx
     except ImportError as error:
-        raise ForestmixError(
-            "to_networkx needs networkx, which is not installed; pip install 'forestmix[forest]' has it."
-        ) from error
+        raise MissingExtraError("to_networkx needs networkx: pip install 'forestmix[forest]'") from error
     graph = networkx.DiGraph()
     graph.add_nodes_from((("tree", int(j)), {"kind": "latent", "tree": int(j)}) for j in sorted(set(parents.tolist())))
     for i, name in enumerate(names):

@@ -13,8 +13,9 @@ from forestmix.errors import ArgumentError
 from forestmix.families import Family, Gaussian
 from forestmix.forest.engines import Engine, GaussianShared, GeneralShared, Options, ParentsPerObservation, State
 from forestmix.forest.moves import proposals
-from forestmix.forest.parameters import LARGEST, ForestParameters, Latents
+from forestmix.forest.parameters import LARGEST, ForestParameters
 from forestmix.forest.starts import starts
+from forestmix.latents import GaussianFactors
 from forestmix.model import Observations
 
 #: Sweeps over which the temperature falls to 1.
@@ -103,7 +104,7 @@ def learn_gaussian(data: Observations, settings: Settings, rng: np.random.Genera
     return improve(engine, best, settings, rng)
 
 
-def anneal(engine: GaussianShared, latents: Latents, settings: Settings) -> Run:
+def anneal(engine: GaussianShared, latents: GaussianFactors, settings: Settings) -> Run:
     """Run EM from latents, with the parents softened at first; the trace starts when the temperature is 1."""
     state = engine.finish(empty_forest(engine.data, latents, Gaussian()), latents, np.empty(0), settings.options)
     if settings.temperature > 1:
@@ -172,12 +173,12 @@ def is_better(new: State, old: State) -> bool:
     return new.value > old.value + max(n - same, 1) * np.log(n * m)
 
 
-def empty_forest(data: Observations, latents: Latents, family: Family) -> ForestParameters:
+def empty_forest(data: Observations, latents: GaussianFactors, family: Family) -> ForestParameters:
     """Return parameters that say nothing yet."""
     shape = (data.x.shape[1], latents.mean.shape[1])
     noise = np.ones(shape) if isinstance(family, Gaussian) else None
     uniform, m = np.full(shape, 1 / shape[1]), shape[1]
-    return ForestParameters(family, np.zeros(shape), np.zeros(shape), uniform, noise, np.zeros(m), np.ones(m))
+    return ForestParameters(family, np.zeros(shape), np.zeros(shape), uniform, noise, np.zeros(m), Gaussian(np.ones(m)))
 
 
 def first_leaves(data: Observations, family: Family, found: State) -> ForestParameters:

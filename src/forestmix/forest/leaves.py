@@ -13,8 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from forestmix.arrays import Array
+from forestmix.families import Gaussian
 from forestmix.families.base import RowExpectations
-from forestmix.forest.parameters import ForestParameters, Latents
+from forestmix.forest.parameters import ForestParameters
+from forestmix.latents import GaussianFactors
 from forestmix.model import Observations
 
 #: Responsibilities below this add nothing to a sum in float64.
@@ -28,7 +30,7 @@ _ROUNDING = 8 * float(np.finfo(np.float64).eps)
 _BLOCK = 2_000_000
 
 
-def rows(p: ForestParameters, data: Observations, q: Latents, tree: int, variables: Array) -> RowExpectations:
+def rows(p: ForestParameters, data: Observations, q: GaussianFactors, tree: int, variables: Array) -> RowExpectations:
     """Return the row terms of some variables as children of a tree, (N, variables); 0 where x is missing.
 
     For families that are not Gaussian the log-likelihood is without ``g(x)``, which is the same for every parent and
@@ -70,7 +72,7 @@ def blocks(data: Observations, variables: Array) -> Iterator[Array]:
         yield variables[start : start + size]
 
 
-def pair_scores(p: ForestParameters, data: Observations, q: Latents, known: Array | None = None) -> Array:
+def pair_scores(p: ForestParameters, data: Observations, q: GaussianFactors, known: Array | None = None) -> Array:
     """Return ``sum_s E log p_hat(x_si | y_sj)`` less ``base``, (n, m); where some are ``known``, only NaN is filled."""
     scores = np.full(p.weights.shape, np.nan) if known is None else known
     for tree in np.flatnonzero(np.isnan(scores).any(axis=0)).tolist():
@@ -79,12 +81,14 @@ def pair_scores(p: ForestParameters, data: Observations, q: Latents, known: Arra
     return scores
 
 
-def latent_step(p: ForestParameters, data: Observations, q: Latents, responsibilities: Array) -> Latents:
+def latent_step(
+    p: ForestParameters, data: Observations, q: GaussianFactors, responsibilities: Array
+) -> GaussianFactors:
     """Take a step on ``q(y)`` given ``q(e)``, (n, m) or (N, n, m); the ELBO falls for no latent of any observation.
 
     Per latent: ``1/sigma^2 = 1/sigma0^2 + sum_i r_ij w_ij^2 kappa_ij`` and ``mu += sigma^2 gradient``, exact for
-    Gaussian leaves; for others precision and mean move a share 1, 1/2, 1/4, ... of the way (design 1.3). A fall within
-    rounding is none: to refuse it would stop the means at the square root of the precision.
+    Gaussian leaves; for others precision and mean move a share 1, 1/2, 1/4, ... of the way. A fall within rounding is
+    none: to refuse it would stop the means at the square root of the precision.
     """
     shape = (data.x.shape[0], p.n_trees)
     mean, sd = np.broadcast_to(q.mean, shape).copy(), np.broadcast_to(q.sd, shape).copy()
@@ -93,7 +97,7 @@ def latent_step(p: ForestParameters, data: Observations, q: Latents, responsibil
         weight = batch[:, :, tree]
         children = np.flatnonzero(weight.max(axis=0) > NEGLIGIBLE)
         _tree_step(p, data, mean, sd, tree, children, weight[:, children])
-    return Latents(mean, sd)
+    return GaussianFactors(mean, sd)
 
 
 def _tree_step(
@@ -101,22 +105,22 @@ def _tree_step(
 ) -> None:
     """Update one column of ``mean`` and ``sd`` in place."""
     w = p.weights[children, tree]
-    centre, precision0 = p.prior_mean[tree], p.prior_sd[tree] ** -2.0
+    centre, prior = p.prior_mean[tree], Gaussian(p.prior.sd[tree])
+    precision0 = prior.sd**-2.0
 
-    def evaluate(q: Latents, some: Observations, r: Array) -> tuple[Array, RowExpectations]:
+    def evaluate(q: GaussianFactors, some: Observations, r: Array) -> tuple[Array, RowExpectations]:
         terms = rows(p, some, q, tree, children)
-        ratio = q.sd[:, tree] ** 2 * precision0
-        loss = 0.5 * ((q.mean[:, tree] - centre) ** 2 * precision0 + ratio - 1 - np.log(ratio))
+        loss = GaussianFactors(q.mean[:, tree], q.sd[:, tree]).relative_entropy(prior, centre)
         return weighted(r, terms.log_likelihood).sum(axis=1) - loss, terms
 
-    start, terms = evaluate(Latents(mean, sd), data, weight)
+    start, terms = evaluate(GaussianFactors(mean, sd), data, weight)
     lowest = start - _ROUNDING * (1 + weighted(weight, np.abs(terms.log_likelihood)).sum(axis=1))
     gradient = weighted(weight, terms.error) @ w - (mean[:, tree] - centre) * precision0
     target = precision0 + weighted(weight, terms.curvature) @ w**2
     before = sd[:, tree] ** -2.0
     waiting, share = np.arange(mean.shape[0]), 1.0
     for _ in range(_HALVINGS):
-        trial = Latents(mean[waiting], sd[waiting])
+        trial = GaussianFactors(mean[waiting], sd[waiting])
         trial.mean[:, tree] += share * gradient[waiting] / target[waiting]
         trial.sd[:, tree] = ((1 - share) * before[waiting] + share * target[waiting]) ** -0.5
         r = weight if weight.shape[0] == 1 else weight[waiting]
@@ -147,7 +151,9 @@ class NewtonTerms(NamedTuple):
         return down, (first * self.weight - self.bias_weight * self.bias) / determinant
 
 
-def newton_terms(p: ForestParameters, data: Observations, q: Latents, responsibilities: Array | None) -> NewtonTerms:
+def newton_terms(
+    p: ForestParameters, data: Observations, q: GaussianFactors, responsibilities: Array | None
+) -> NewtonTerms:
     """Return the terms of all pairs, each observation weighted by its responsibilities (N, n, m) if there are any.
 
     By Stein's identity ``E a'(eta) y = mu E a' + w sigma^2 E a''``, and the curvatures take ``E a''`` out of the
@@ -183,7 +189,7 @@ def _limited(start: Array, step: Array) -> Array:
     return np.clip(start + step, -limit, limit)
 
 
-def newton_step(p: ForestParameters, data: Observations, q: Latents) -> tuple[ForestParameters, Array]:
+def newton_step(p: ForestParameters, data: Observations, q: GaussianFactors) -> tuple[ForestParameters, Array]:
     """Take a step on bias and weight of every pair that lowers no pair's score; return the parameters and scores."""
     terms = newton_terms(p, data, q, None)
     step, share, best = terms.step(), np.ones(p.weights.shape), terms.score

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from forestmix.arrays import Array
-from forestmix.forest.parameters import ForestParameters, Latents
+from forestmix.forest.parameters import ForestParameters
+from forestmix.latents import GaussianFactors
 from forestmix.model import Observations
 
 
@@ -23,7 +24,7 @@ class Moments(NamedTuple):
     xy: Array
 
 
-def moments(data: Observations, q: Latents) -> Moments:
+def moments(data: Observations, q: GaussianFactors) -> Moments:
     """Return the moments of shared parents: two products with x, or five where entries are missing."""
     N = data.x.shape[0]
     second = q.mean**2 + q.sd**2
@@ -34,7 +35,7 @@ def moments(data: Observations, q: Latents) -> Moments:
     return Moments(there.sum(axis=0)[:, None], x, xx, there.T @ q.mean, there.T @ second, xy)
 
 
-def weighted_moments(data: Observations, q: Latents, responsibilities: Array) -> Moments:
+def weighted_moments(data: Observations, q: GaussianFactors, responsibilities: Array) -> Moments:
     """Return the moments of parents per observation, weighted by their responsibilities (N, n, m)."""
     r = responsibilities if data.observed is None else responsibilities * data.observed[:, :, None]
     second = np.broadcast_to(q.mean**2 + q.sd**2, q.mean.shape)
@@ -77,18 +78,13 @@ def gaussian_scores(p: ForestParameters, sums: Moments) -> Array:
     return -0.5 * sums.number * np.log(2 * np.pi * variance) - 0.5 * square / variance
 
 
-def gaussian_latents(p: ForestParameters, data: Observations, responsibilities: Array) -> Latents:
+def gaussian_latents(p: ForestParameters, data: Observations, responsibilities: Array) -> GaussianFactors:
     """Return the best ``q(y)`` for Gaussian leaves with shared parents, by products with x.
 
     ``1/sigma_j^2 = 1/sigma0_j^2 + sum_i r_ij w_ij^2 / noise_ij^2``; the sd is one row unless entries are missing.
     """
     assert p.noise is not None
     pull = responsibilities * p.weights / p.noise**2
-    precision0 = p.prior_sd**-2.0
-    if data.observed is None:
-        precision, offset = precision0 + (pull * p.weights).sum(axis=0)[None], (pull * p.bias).sum(axis=0)
-    else:
-        there = data.observed.astype(np.float64)
-        precision, offset = precision0 + there @ (pull * p.weights), there @ (pull * p.bias)
-    mean = (data.x @ pull - offset + p.prior_mean * precision0) / precision
-    return Latents(mean, precision**-0.5)
+    there = np.ones((1, p.n_variables)) if data.observed is None else data.observed.astype(np.float64)
+    H, h = there @ (pull * p.weights), data.x @ pull - there @ (pull * p.bias)
+    return GaussianFactors.tilted(p.prior, p.prior_mean, H, h)

@@ -13,7 +13,8 @@ import numpy as np
 from forestmix.arrays import Array
 from forestmix.forest.engines import State
 from forestmix.forest.moments import Moments, gaussian_latents, gaussian_scores, moments, regression
-from forestmix.forest.parameters import ForestParameters, Latents
+from forestmix.forest.parameters import ForestParameters
+from forestmix.latents import GaussianFactors
 from forestmix.model import Observations
 
 _POWER_STEPS = 8
@@ -21,7 +22,7 @@ _POWER_STEPS = 8
 _CANDIDATES = 6
 
 
-def proposals(state: State, data: Observations, rng: np.random.Generator) -> Iterator[Latents]:
+def proposals(state: State, data: Observations, rng: np.random.Generator) -> Iterator[GaussianFactors]:
     """Yield starts, the most promising first: variables moved by what their siblings say, then trees re-seeded."""
     moved = without_oneself(state, data)
     if moved is not None:
@@ -30,7 +31,7 @@ def proposals(state: State, data: Observations, rng: np.random.Generator) -> Ite
         yield from reseeded(state, data, rng)
 
 
-def without_oneself(state: State, data: Observations) -> Latents | None:
+def without_oneself(state: State, data: Observations) -> GaussianFactors | None:
     """Return latents after each variable chose its parent by latents that it had no part in; None if none changed.
 
     A latent leans towards the variables it was computed from, which keeps them with it.
@@ -67,7 +68,7 @@ def _edges(p: ForestParameters, every: Array, label: Array) -> ForestParameters:
     return replace(p, weights=w, bias=b, noise=noise)
 
 
-def reseeded(state: State, data: Observations, rng: np.random.Generator) -> Iterator[Latents]:
+def reseeded(state: State, data: Observations, rng: np.random.Generator) -> Iterator[GaussianFactors]:
     """Yield latents in which a tree that is little missed starts anew inside a tree that holds two groups.
 
     Trees without variables are missed least. What a tree holds beyond its latent is the main direction of its
@@ -86,7 +87,7 @@ def reseeded(state: State, data: Observations, rng: np.random.Generator) -> Iter
         seen.add(split)
         mean, sd = state.latents.mean.copy(), np.broadcast_to(state.latents.sd, state.latents.mean.shape).copy()
         mean[:, out], sd[:, out] = direction[:, split], 0.3
-        yield Latents(mean, sd if data.observed is not None else sd[:1])
+        yield GaussianFactors(mean, sd if data.observed is not None else sd[:1])
 
 
 def loss_of_trees(state: State, data: Observations, label: Array) -> Array:
@@ -96,8 +97,7 @@ def loss_of_trees(state: State, data: Observations, label: Array) -> Array:
     scores = gaussian_scores(state.forest, moments(data, state.latents))
     own = scores[every, label].copy()
     scores[every, label] = -np.inf
-    ratio = np.broadcast_to(state.latents.sd**2, state.latents.mean.shape)
-    cost = 0.5 * np.sum(state.latents.mean**2 + ratio - 1 - np.log(ratio), axis=0)
+    cost = state.latents.relative_entropy(state.forest.prior, state.forest.prior_mean).sum(axis=0)
     return np.bincount(label, own - scores.max(axis=1), minlength=m) - cost
 
 

@@ -10,18 +10,12 @@ import numpy as np
 from forestmix.arrays import Array, at_index, finite, first_index, numbers, total
 from forestmix.errors import ArgumentError
 from forestmix.families import Family, Gaussian
+from forestmix.latents import GaussianFactors
 
 #: Numbers beyond this, and scales below one over it, have squares that add up to infinity, or to 0.
 LARGEST = 1e140
 #: Counts beyond this have rates that overflow on the way.
 LARGEST_COUNT = 1e100
-
-
-class Latents(NamedTuple):
-    """``q(y_j) = N(mean_j, sd_j^2)`` for a batch: ``mean`` is (N, m), ``sd`` is (N, m), or (1, m) if shared."""
-
-    mean: Array
-    sd: Array
 
 
 class ForestDraw(NamedTuple):
@@ -40,8 +34,8 @@ class ForestParameters:
     """``x_i | parent j ~ family with natural parameter bias_ij + weights_ij y_j``, ``P(parent j) = parent_prior_ij``.
 
     All arrays are (n, m) for n variables and m trees. ``noise`` is the standard deviation of Gaussian leaves and
-    ``None`` for other families. The latents are ``y_j ~ N(prior_mean_j, prior_sd_j^2)``; a learned model has N(0, 1),
-    which fixes the scale of the weights.
+    ``None`` for other families. The latents are Gaussian, ``y_j ~ prior with mean prior_mean_j``; a learned model has
+    N(0, 1), which fixes the scale of the weights.
     """
 
     family: Family
@@ -50,7 +44,7 @@ class ForestParameters:
     parent_prior: Array
     noise: Array | None
     prior_mean: Array
-    prior_sd: Array
+    prior: Gaussian
 
     @property
     def n_variables(self) -> int:
@@ -66,19 +60,18 @@ class ForestParameters:
         """Return the family of some variables as children of a tree, or of one tree each."""
         return self.family.take(variables) if self.noise is None else Gaussian(self.noise[variables, tree])
 
-    def divergence(self, q: Latents) -> Array:
-        """Return ``KL(q(y) || p(y))`` of each observation, (N,), or (1,) where q is the same for all."""
-        ratio = (q.sd / self.prior_sd) ** 2
-        return 0.5 * (total(((q.mean - self.prior_mean) / self.prior_sd) ** 2) + total(ratio - 1 - np.log(ratio)))
+    def divergence(self, q: GaussianFactors) -> Array:
+        """Return ``KL(q(y) || p(y))`` of each observation, (N,)."""
+        return total(q.relative_entropy(self.prior, self.prior_mean))
 
     def sample(self, rng: np.random.Generator, size: int, shared: bool, among: Array | None = None) -> ForestDraw:
-        """Draw a forest (one for all, or one for each observation), then the latents, then the observations.
+        """Draw a forest, one for all or for each observation, then latents, then observations (paper, section 3.1).
 
         ``among`` stands in for the prior of the parents, as where they have been inferred.
         """
         chances = self.parent_prior if among is None else among
         parents = draw_parents(chances, rng, 1 if shared else size)
-        y = self.prior_mean + self.prior_sd * rng.standard_normal((size, self.n_trees))
+        y = self.prior.sample(np.broadcast_to(self.prior_mean, (size, self.n_trees)), rng)
         chosen = np.broadcast_to(parents, (size, self.n_variables))
         i = np.arange(self.n_variables)
         eta = self.bias[i, chosen] + self.weights[i, chosen] * np.take_along_axis(y, chosen, axis=1)
@@ -134,7 +127,7 @@ def checked_parameters(
             raise ArgumentError(f"noise must be greater than 0; got {sd.min()}.")
         if (sd < 1 / LARGEST).any():
             raise ArgumentError(f"noise must be at least {1 / LARGEST:g}; got {sd.min()}. Rescale the variables.")
-    return ForestParameters(family, w, pairs("bias", bias, n, m), prior, sd, np.zeros(m), np.ones(m))
+    return ForestParameters(family, w, pairs("bias", bias, n, m), prior, sd, np.zeros(m), Gaussian(np.ones(m)))
 
 
 def pairs(name: str, value: Any, n: int, m: int) -> Array:

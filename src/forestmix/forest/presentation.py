@@ -9,7 +9,8 @@ import numpy as np
 from forestmix.arrays import Array
 from forestmix.families import Family
 from forestmix.forest.learning import Run
-from forestmix.forest.parameters import LARGEST_COUNT, ForestParameters, Latents, check_size
+from forestmix.forest.parameters import LARGEST_COUNT, ForestParameters, check_size
+from forestmix.latents import GaussianFactors
 from forestmix.model import Observations
 
 
@@ -51,7 +52,7 @@ def in_order(run: Run) -> Run:
         noise=noise,
     )
     q = run.state.latents
-    latents = Latents(q.mean[:, order] * sign, q.sd[:, order])
+    latents = GaussianFactors(q.mean[:, order] * sign, q.sd[:, order])
     return replace(run, state=replace(run.state, forest=forest, latents=latents, responsibilities=r[:, order]))
 
 

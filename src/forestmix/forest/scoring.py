@@ -6,10 +6,12 @@ import numpy as np
 import scipy
 
 from forestmix.arrays import Array, total
+from forestmix.families import Gaussian
 from forestmix.forest.engines import parents_of_observations
 from forestmix.forest.leaves import base
-from forestmix.forest.parameters import ForestParameters, Latents
+from forestmix.forest.parameters import ForestParameters
 from forestmix.forest.presentation import standard_units
+from forestmix.latents import GaussianFactors
 from forestmix.model import Observations
 
 #: Nodes of the quadrature over a latent, placed by its posterior.
@@ -27,13 +29,13 @@ def gaussian_log_likelihood(p: ForestParameters, data: Observations, parents: Ar
     centre = p.bias[every, parents] + w * p.prior_mean[parents]
     there = np.ones((1, p.n_variables)) if data.observed is None else data.observed.astype(np.float64)
     residual = standard_units(data, centre, sd)
-    factor = np.eye(p.n_trees)[parents] * (w * p.prior_sd[parents] / sd)[:, None]
+    factor = np.eye(p.n_trees)[parents] * (w * p.prior.sd[parents] / sd)[:, None]
     ratio = 1 + there @ factor**2
     distance = total(residual**2) - total((residual @ factor) ** 2 / ratio)
     return -0.5 * (distance + total(np.log(ratio)) + there @ np.log(2 * np.pi * sd**2))
 
 
-def quadrature_log_likelihood(p: ForestParameters, data: Observations, parents: Array, q: Latents) -> Array:
+def quadrature_log_likelihood(p: ForestParameters, data: Observations, parents: Array, q: GaussianFactors) -> Array:
     """Return ``log p(x)`` of each observation for leaves of any family with known parents.
 
     Given the parents, the trees are independent and each is an integral over one latent: Gauss-Hermite quadrature
@@ -57,10 +59,10 @@ def _log_joint(p: ForestParameters, data: Observations, tree: int, children: Arr
     terms = p.leaves(tree, children).expectations(data.x[:, children], eta, np.zeros_like(eta)).log_likelihood
     if data.observed is not None:
         terms = np.where(data.observed[:, children], terms, 0.0)
-    z = (y - p.prior_mean[tree]) / p.prior_sd[tree]
-    return total(terms) - 0.5 * z**2 - np.log(p.prior_sd[tree]) - 0.5 * np.log(2 * np.pi)
+    prior = Gaussian(p.prior.sd[tree]).expectations(y, p.prior_mean[tree], np.zeros_like(y))
+    return total(terms) + prior.log_likelihood
 
 
-def observation_bounds(p: ForestParameters, data: Observations, q: Latents) -> Array:
+def observation_bounds(p: ForestParameters, data: Observations, q: GaussianFactors) -> Array:
     """Return the ELBO of each observation where each has parents of its own, (N,)."""
     return total(parents_of_observations(p, data, q)[1] + base(p, data)) - p.divergence(q)

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from reprlib import repr as shown
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from forestmix.arrays import Array
 from forestmix.checks import whole_number
 from forestmix.errors import ArgumentError
-from forestmix.forest.estimator import ForestMixtureModel
 from forestmix.forest.settings import generator_of
+
+if TYPE_CHECKING:
+    from forestmix.forest.estimator import ForestMixtureModel
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,8 @@ def select_n_trees(
         random_state: seed of the split into parts.
 
     """
+    from forestmix.forest.estimator import ForestMixtureModel
+
     numbers = _numbers_of_trees(candidates)
     model = ForestMixtureModel(random_state=0) if model is None else model
     if not isinstance(model, ForestMixtureModel):

@@ -8,7 +8,7 @@ import numpy as np
 import scipy
 
 from forestmix.arrays import Array
-from forestmix.forest.parameters import Latents
+from forestmix.latents import GaussianFactors
 
 #: Spread of a latent at the start, about that of one which ten leaves tell of.
 _SPREAD = 0.3
@@ -16,7 +16,7 @@ _SPREAD = 0.3
 _LARGEST_LINKAGE = 2000
 
 
-def starts(z: Array, m: int, rng: np.random.Generator, number: int) -> Iterator[Latents]:
+def starts(z: Array, m: int, rng: np.random.Generator, number: int) -> Iterator[GaussianFactors]:
     """Yield ``number`` starts from standardised data (N, n), with 0 where it is missing.
 
     The first is the varimax rotation of the leading components, the second the groups of average linkage on
@@ -111,11 +111,11 @@ def random_rotation(k: int, rng: np.random.Generator) -> Array:
     return np.linalg.qr(rng.standard_normal((k, k)))[0]
 
 
-def _standard(y: Array, m: int, rng: np.random.Generator) -> Latents:
+def _standard(y: Array, m: int, rng: np.random.Generator) -> GaussianFactors:
     """Return latents of mean 0 and variance 1, with random ones where there are fewer components than trees."""
     y = np.hstack([y, rng.standard_normal((y.shape[0], m - y.shape[1]))])
     y = y - y.mean(axis=0)
     size = np.sqrt(np.mean(y**2, axis=0))
     flat = size < 1e-8
     y = np.where(flat, rng.standard_normal(y.shape), y / np.where(flat, 1.0, size))
-    return Latents(y, np.full((1, m), _SPREAD))
+    return GaussianFactors(y, np.full((1, m), _SPREAD))

@@ -14,7 +14,8 @@ from forestmix.forest.given import infer_given
 from forestmix.forest.learning import Run, Settings, learn
 from forestmix.forest.leaves import NewtonTerms, moved, newton_terms
 from forestmix.forest.moments import Moments, gaussian_scores, moments, regression, weighted_moments
-from forestmix.forest.parameters import ForestParameters, Latents
+from forestmix.forest.parameters import ForestParameters
+from forestmix.latents import GaussianFactors
 from forestmix.model import Observations
 
 #: The weight of batch t in the running averages is (t + 2) ** -_FORGETTING (Cappe and Moulines, 2009).
@@ -71,14 +72,14 @@ def evaluate(forest: ForestParameters, data: Observations, responsibilities: Arr
     found = infer_given(
         forest, data, responsibilities, shared=settings.shared, parents=True, max_iter=_LATENT_SWEEPS, tol=tol
     )
-    return State(forest, Latents(found.mean, found.sd), found.responsibilities, found.elbo)
+    return State(forest, GaussianFactors(found.mean, found.sd), found.responsibilities, found.elbo)
 
 
 def _statistics(forest: ForestParameters, batch: Observations, responsibilities: Array, shared: bool) -> _Averages:
     found = infer_given(
         forest, batch, responsibilities, shared=shared, parents=False, max_iter=_LATENT_SWEEPS, tol=1e-3
     )
-    q = Latents(found.mean, found.sd)
+    q = GaussianFactors(found.mean, found.sd)
     weights = None if shared else parents_of_observations(forest, batch, q)[0]
     size = batch.x.shape[0]
     if not isinstance(forest.family, Gaussian):

@@ -1,4 +1,4 @@
-"""Algorithms, each a schedule (which variables next) and a rule (how they are updated); see design part 3."""
+"""Algorithms, each a schedule (which variables next) and a rule (how they are updated); see docs/architecture.md."""
 
 from forestmix.inference.base import Algorithm, Proposal
 from forestmix.inference.block import BlockCoordinate

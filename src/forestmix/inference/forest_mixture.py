@@ -128,7 +128,7 @@ class ForestMixture(Algorithm):
         """Yield shorter parts of a refused step, the plain forest mixture step, shorter parts of that, and no step.
 
         For Gaussian rows the plain step cannot lower the objective, so there it comes first and last; a plain step that
-        did is an alarm. For other rows some part of it does not: it is a natural gradient step (design 1.3).
+        did is an alarm. For other rows some part of it does not: it is a natural gradient step (docs/regression.md).
         """
         if isinstance(problem, LatentProblem):
             if isinstance(memory, LatentNewton):

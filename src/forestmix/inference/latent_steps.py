@@ -1,4 +1,4 @@
-"""Steps of a model whose latents are not all Gaussian: sets of layers one after another, each at once (design 1.6)."""
+"""Steps of a model whose latents are not all Gaussian: sets of layers in turn, each at once (docs/latents.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps of a deep model: one set of layers after another, all latents of a set at once (design 1.5).
+"""Steps of a deep model: one set of layers after another, all latents of a set at once (paper, appendix C).
 
 Layers that are not neighbours share no rows, so a set without neighbours is updated as if it were one layer.
 """

@@ -49,7 +49,7 @@ def damped(step: float) -> Rule:
 
 
 def forest_mixture(problem: Problem, point: Point) -> tuple[Array, Array]:
-    """Return the maximiser of the forest mixture surrogate (paper, Theorem 2; design 1.3 for objective "elbo")."""
+    """Return the maximiser of the forest mixture surrogate (paper, Theorem 2; docs/guide.md for "elbo")."""
     sd = spread_at(problem, point.site.information, point.q.sd)
     return problem.prior_precision + problem.curvature(point), sd
 

@@ -1,4 +1,4 @@
-"""Where two layers of a deep model meet: rows below, and the latents above that are their parents (design 1.5, 1.6).
+"""Where two layers of a deep model meet: rows below, and the latents above that are their parents (docs/deep.md).
 
 With ``m_i = E eta_i`` the mean of a row's natural parameter, the bound of a whole model is a sum over layers::
 

@@ -1,4 +1,4 @@
-"""Bernoulli, Binomial and Poisson rows under Bernoulli or Poisson parents: the forest mixture bound (design 1.6).
+"""Bernoulli, Binomial and Poisson rows under Bernoulli or Poisson parents: the forest mixture bound (paper, section 4).
 
 For any epsilon on the simplex and any b_hat with ``sum_j epsilon_ij b_hat_ij = b_i``::
 

@@ -12,7 +12,7 @@ from forestmix.statistics import Objective
 
 
 class GaussianParents(Interface):
-    """Rows with ``eta_i ~ N(m_i, r_i^2)``: ``excess_i = E a(m_i + r_i z) - a(m_i)`` (design 1.2 and 1.3).
+    """Rows with ``eta_i ~ N(m_i, r_i^2)``: ``excess_i = E a(m_i + r_i z) - a(m_i)`` (docs/guide.md).
 
     The step is a natural gradient step, which whoever takes it must shorten where it would lower the bound.
     """

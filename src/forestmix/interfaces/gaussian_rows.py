@@ -1,4 +1,4 @@
-"""Gaussian rows: the bound needs the means and variances of their parents only, of whatever family (design 1.6)."""
+"""Gaussian rows: the bound needs the means and variances of their parents only, of whatever family."""
 
 from __future__ import annotations
 

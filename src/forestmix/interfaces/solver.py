@@ -1,4 +1,4 @@
-"""The best auxiliary parameters of each row: a small convex problem, for all rows at once (design 1.6).
+"""The best auxiliary parameters of each row: a small convex problem, for all rows at once (docs/deep.md).
 
 With ``c = epsilon b_hat`` the row's part of the bound is a sum of perspectives, jointly convex in (epsilon, c)::
 

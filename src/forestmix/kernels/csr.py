@@ -1,7 +1,7 @@
 """One pass over a sparse W by rows, as ``kernels.dense`` makes it over a dense one, and products for batches.
 
 Entries are gathered and scattered one by one, so the rest of ``fastmath`` stays off here: it would turn gathers into
-vector instructions that are slower (design, part 4). What belongs to one latent, its mean and spread or all of its
+vector instructions that are slower. What belongs to one latent, its mean and spread or all of its
 sums, lies side by side in memory and is worked on as one vector (``kernels.gathers``). Indices are read as unsigned,
 which spares a test for negative ones, and arrays as flat ones with a stride that is written out, since Numba would
 multiply each index with one that it does not know.

@@ -39,11 +39,6 @@ def _gather_three(columns: Array, values: Array, first: int, last: int, pairs: A
     return w @ mean, abs(w) @ sd, (w * w) @ (sd * sd)
 
 
-def _gather_terms(columns: Array, values: Array, first: int, last: int, terms: Array) -> tuple[Array, ...]:
-    w, *t = _gathered(columns, values, first, last, terms, 4)
-    return w @ t[0], abs(w) @ t[1], (w * w) @ t[2]
-
-
 def _scatter_two(columns: Array, values: Array, first: int, last: int, e: float, s: float, sums: Array) -> None:
     w, place = values[first:last], 2 * columns[first:last].astype(np.intp)
     np.add.at(sums, place, w * e)
@@ -103,30 +98,6 @@ def gather_three(context, columns, values, first, last, pairs):  # type: ignore[
         return context.make_tuple(builder, signature.return_type, [m, s, v])
 
     return result(columns, values, types.intp, types.intp, pairs), build
-
-
-@for_kernels(_gather_terms)
-def gather_terms(context, columns, values, first, last, terms):  # type: ignore[no-untyped-def]
-    """Return ``w . t_0``, ``|w| . t_1`` and ``w^2 . t_2``; ``terms`` has four numbers for a row, the last not used."""
-    result = types.UniTuple(values.dtype, 3)
-
-    def build(context: Any, builder: Value, signature: Any, given: list[Value]) -> Value:
-        row = _Row(context, builder, signature.args, given)
-        terms = Line(context, builder, signature.args[4], given[4])
-        totals = [terms.zeros(4) for _ in range(APART)]
-        vector = ir.VectorType(terms.entry, 4)
-        once, twice = ir.Constant(vector, [1.0, 1.0, 0.0, 0.0]), ir.Constant(vector, [0.0, 0.0, 1.0, 0.0])
-
-        def body(p: Value, turn: int) -> None:
-            w, j = row.entry(p, 4)
-            product = builder.fmul(w, terms.read(builder.shl(j, j.type(2)), 4), flags=FLAGS)
-            factor = add_product(builder, once, w, twice)
-            builder.store(add_product(builder, builder.load(totals[turn]), product, factor), totals[turn])
-
-        row.loop(body, APART)
-        return context.make_tuple(builder, signature.return_type, _lanes(builder, _sum(builder, totals), 3))
-
-    return result(columns, values, types.intp, types.intp, terms), build
 
 
 @for_kernels(_scatter_two)

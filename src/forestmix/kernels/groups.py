@@ -1,4 +1,4 @@
-"""Spread and curvature when Jensen's inequality is used inside groups of latents only (design 1.2).
+"""Spread and curvature when Jensen's inequality is used inside groups of latents only (docs/guide.md).
 
 With ``s_iG = sum_{j in G} |w_ij| sigma_j``, the spread is ``s_i^2 = sum_G s_iG^2`` and the curvature of a member j of G
 is ``D_j = (1 / sigma_j) sum_i |w_ij| s_iG kappa_i``.

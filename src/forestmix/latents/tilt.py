@@ -1,4 +1,4 @@
-"""The one-dimensional problem that Gaussian rows give each latent (design 1.6), for any family.
+"""The one-dimensional problem that Gaussian rows give each latent (docs/latents.md), for any family.
 
 It is::
 

@@ -150,12 +150,15 @@ class LatentProblem:
     def _own_moves(self, point: LatentPoint) -> Array:
         """Return how far each latent would still move by itself, in its standard deviations: root mean squares, (N,).
 
-        For Gaussian latents the relative error of the variance counts too, as in a model with one layer.
+        A factor that is all but certain is measured by what it would become; counts that are certain of different
+        values are very far apart. For Gaussian latents the relative error of the variance counts too, as in a model
+        with one layer.
         """
         squares = np.zeros(len(point.objective))
         for k, q in enumerate(point.q.layers):
             goal = self.stack.target(point.q, k)
-            move = np.divide(goal.mean - q.mean, q.sd, out=np.zeros(q.mean.shape), where=q.sd > 0)
+            sd = np.maximum(q.sd, np.maximum(goal.sd, np.finfo(np.float64).eps if q.discrete else 0.0))
+            move = np.divide(goal.mean - q.mean, sd, out=np.zeros(q.mean.shape), where=sd > 0)
             squares += np.sum(move**2, axis=1)
             if isinstance(q, GaussianFactors):
                 ratio = np.broadcast_to((q.sd / goal.sd) ** 2 - 1, q.mean.shape)

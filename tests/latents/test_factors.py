@@ -3,6 +3,7 @@
 import mpmath
 import numpy as np
 import pytest
+from scipy import special
 
 import deep_oracles
 import forestmix as fmx
@@ -103,6 +104,37 @@ def test_settled_mean_is_consistent_and_better_than_its_neighbours(name):
     best = objective(q)
     for step in (-0.5, -0.01, 0.01, 0.5):
         assert (objective(kind.tilted(family, eta, H, h + step)) <= best + 1e-9).all()
+
+
+def bisected_mean(inclusion, sd, H, D, drive):
+    """The mean of a spike and slab at the root of ``h + (D - H) M(h) = drive``, by halving an interval."""
+
+    def mean(h):
+        v = 1 / (H + sd**-2)
+        return v * h * special.expit(special.logit(inclusion) + 0.5 * v * h**2 + 0.5 * np.log(v / sd**2))
+
+    low, high = -1e8, 1e8
+    for _ in range(200):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if middle + (D - H) * mean(middle) < drive else (low, middle)
+    return mean(low)
+
+
+def test_the_tilt_is_found_from_any_start():
+    """The mean of a spike and slab rises in a jump, between whose ends Newton's method goes to and fro."""
+    from forestmix.latents import SpikeSlabFactors
+
+    cases = [(0.1, 0.5, 1111.111, 90766.68, 252.8676)]
+    rng = np.random.default_rng(3)
+    for _ in range(30):
+        H = 10.0 ** rng.uniform(-2, 6)
+        D = H * 10.0 ** rng.uniform(0, 3)
+        cases.append((rng.uniform(0.01, 0.9), 10.0 ** rng.uniform(-1, 1), H, D, D * rng.normal() * 0.1))
+    for inclusion, sd, H, D, drive in cases:
+        expected, family = bisected_mean(inclusion, sd, H, D, drive), fmx.SpikeSlab(inclusion, sd)
+        for start in (-176.1827, 60.0, 0.0, -1e7, 1e7):
+            q = solve_tilt(SpikeSlabFactors, family, one(0), one(H), one(D), one(drive), one(start))
+            assert q.mean[0, 0] == pytest.approx(expected, rel=1e-9, abs=1e-11)
 
 
 @pytest.mark.parametrize("name", ALL)

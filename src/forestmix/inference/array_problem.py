@@ -61,6 +61,7 @@ class ArrayProblem:
 
     curvature_is_constant: ClassVar[bool] = False
     joins_deviations: ClassVar[bool] = True
+    factorable: ClassVar[bool] = False
     on_device: ClassVar[bool] = True
 
     def __init__(self, model: DEF, data: Observations, objective: Any) -> None:

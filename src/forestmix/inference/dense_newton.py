@@ -20,7 +20,7 @@ it is made from what Q leaves of Z, ``(Z - Q B)^T (Z - Q B) + V^T diag(h - f^2 /
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy
@@ -50,9 +50,9 @@ class NewtonStep(NamedTuple):
     decrement: Array
 
 
-def cost(problem: Problem) -> float:
-    """Return how many multiplications a step takes; infinite where W is not NumPy's."""
-    if problem.on_device:
+def cost(problem: Any) -> float:
+    """Return how many multiplications a step takes; infinite where there is no factor."""
+    if not problem.factorable:
         return np.inf
     n, m = problem.weights.shape
     return 4.0 * problem.n_observations * (n + m) * m * m
@@ -74,8 +74,13 @@ def newton_step(problem: Problem, point: Point) -> NewtonStep:
     return NewtonStep(mean, log_sd, decrement)
 
 
-def distance(problem: Problem, point: Point) -> Array:
-    """Return how many posterior standard deviations a mean may be from the optimum, (N,), see ``NewtonStep``."""
+def distance(problem: Any, point: Any) -> Array:
+    """Return how many posterior standard deviations a mean may be from the optimum, (N,), see ``NewtonStep``.
+
+    It is exact where a factor is affordable, and else the problem's own bound.
+    """
+    if cost(problem) > AFFORDABLE:
+        return problem.distance_bound(point)
     decrement = newton_step(problem, point).decrement
     if problem.joins_deviations:
         return decrement

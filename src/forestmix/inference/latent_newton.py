@@ -21,7 +21,7 @@ from forestmix.arrays import Array
 from forestmix.inference import latent_curvature
 from forestmix.inference.base import Memory, Proposal
 from forestmix.inference.latent_problem import LatentPoint, LatentProblem
-from forestmix.inference.latent_steps import step_latents
+from forestmix.inference.latent_steps import step_latents, sweep_latents
 from forestmix.interfaces import Above, GaussianRows, LayeredFactors
 
 #: Plain steps before the first Newton step: they choose the basin, and Newton's method the way down it.
@@ -32,20 +32,23 @@ SHORTER = 4
 SMALL_COUNT = 8.0
 #: By what the damping goes down after a step that was taken, and up after one that was refused.
 EASE, DAMP = 0.1, 8.0
+#: A damping below this is less than rounding.
+LEAST_DAMPING = 1e-16
 
 
 class LatentNewton(Memory):
-    """The damping of each observation, (N, 1), and the last step, so that a shorter part of it can be tried."""
+    """The damping of each observation, (N, 1), its last objective, and the last step, to try shorter parts of it."""
 
     def __init__(self, count: int) -> None:
         self.steps = 0
         self.damping = np.ones((count, 1))
+        self.objective = np.full(count, -np.inf)
         self.last: tuple[Array, ...] | None = None
 
     def take(self, keep: Array) -> LatentNewton:
         """Return the memory of the chosen observations; a step is looked at only in the iteration that made it."""
         chosen = LatentNewton(0)
-        chosen.steps, chosen.damping = self.steps, self.damping[keep]
+        chosen.steps, chosen.damping, chosen.objective = self.steps, self.damping[keep], self.objective[keep]
         return chosen
 
     def forget(self, which: Array) -> None:
@@ -54,7 +57,10 @@ class LatentNewton(Memory):
             self.damping[which] *= DAMP / EASE
 
     def propose(self, problem: LatentProblem, point: LatentPoint) -> Proposal:
-        """Return plain steps first, and Newton steps then."""
+        """Return plain steps first, and Newton steps then; a sweep for observations that these do not move.
+
+        Counts can be trapped: certain of a value from which the surrogate, narrower than the ELBO, leads nowhere.
+        """
         self.steps += 1
         self.last = None
         if self.steps <= PLAIN:
@@ -67,8 +73,13 @@ class LatentNewton(Memory):
             # Tables of counts are as long as their means are large: these at most double, beyond what is small.
             step = np.minimum(step, q.mean + SMALL_COUNT)
         self.last = (q.mean, rows.slope(seen, q), step, latent_curvature.image(rows, step))
-        self.damping = EASE * self.damping
-        return Proposal(self._at(problem, point, 1.0), 1 + inner, (1 + inner) * problem.size)
+        self.damping = np.maximum(EASE * self.damping, LEAST_DAMPING)
+        proposed = self._at(problem, point, 1.0)
+        trapped = rows.kind.discrete & (point.objective <= self.objective + point.rounding)
+        self.objective = point.objective
+        if trapped.any():
+            proposed = sweep_latents(problem, point, None).where(trapped, proposed)
+        return Proposal(proposed, 1 + inner, (1 + inner) * problem.size)
 
     def retreats(self, problem: LatentProblem, point: LatentPoint) -> Iterator[LayeredFactors]:
         """Yield shorter parts of the last step, then the plain step, then none."""

@@ -17,8 +17,6 @@ from forestmix.latents import Factors, GaussianFactors
 from forestmix.model import DEF, Observations
 from forestmix.posterior import as_layers
 
-#: Below this norm of what each latent would move by itself, what they would move together is looked at.
-NEAR = 1e-4
 #: A precision that leaves a latent where it is.
 CERTAIN = 1e200
 
@@ -41,6 +39,7 @@ class LatentProblem:
     """Maximise the bound of a stack of interfaces over the factors of all layers."""
 
     curvature_is_constant = False
+    factorable = False
     on_device = False
 
     def __init__(self, model: DEF, data: Observations, objective: str) -> None:
@@ -105,19 +104,6 @@ class LatentProblem:
         lowest = self.stack.interfaces[0]
         return self.stack.depth == 1 and isinstance(lowest, GaussianRows) and lowest.objective == "elbo"
 
-    def gradient_norm(self, point: LatentPoint) -> Array:
-        """Return how far the latents would still move, in standard deviations: root mean squares, (N,).
-
-        Each by itself; and, near the end, all together, for latents that share rows may have far to go in company where
-        none could move alone.
-        """
-        norm = self._own_moves(point)
-        near = np.flatnonzero(norm <= NEAR)
-        if self.has_curvature and len(near):
-            together = self.take(near).distance_bound(point.take(near)) / np.sqrt(self.size)
-            norm[near] = np.maximum(norm[near], together)
-        return norm
-
     def distance_bound(self, point: LatentPoint) -> Array:
         """Return how far the optimum is by Newton's equations, in posterior standard deviations, (N,).
 
@@ -148,15 +134,18 @@ class LatentProblem:
         moves = own + q.sd * slope
         return np.maximum(least, unit * np.sqrt(inner(moves, moves) / self.size))
 
-    def _own_moves(self, point: LatentPoint) -> Array:
+    def gradient_norm(self, point: LatentPoint) -> Array:
         """Return how far each latent would still move by itself, in its standard deviations: root mean squares, (N,).
 
-        For Gaussian latents the relative error of the variance counts too, as in a model with one layer.
+        A factor that is all but certain is measured by what it would become; counts that are certain of different
+        values are very far apart. For Gaussian latents the relative error of the variance counts too, as in a model
+        with one layer.
         """
         squares = np.zeros(len(point.objective))
         for k, q in enumerate(point.q.layers):
             goal = self.stack.target(point.q, k)
-            move = np.divide(goal.mean - q.mean, q.sd, out=np.zeros(q.mean.shape), where=q.sd > 0)
+            sd = np.maximum(q.sd, np.maximum(goal.sd, np.finfo(np.float64).eps if q.discrete else 0.0))
+            move = np.divide(goal.mean - q.mean, sd, out=np.zeros(q.mean.shape), where=sd > 0)
             squares += np.sum(move**2, axis=1)
             if isinstance(q, GaussianFactors):
                 ratio = np.broadcast_to((q.sd / goal.sd) ** 2 - 1, q.mean.shape)

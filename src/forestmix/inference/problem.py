@@ -57,6 +57,8 @@ class Point:
 class Problem:
     """Maximise ``sum_i (row terms) - KL(q || p)`` over q, for each observation of a batch."""
 
+    #: Whether Newton's system can be factored, where that is affordable.
+    factorable: ClassVar[bool] = True
     #: Whether arrays are those of another library than NumPy.
     on_device: ClassVar[bool] = False
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from forestmix.arrays import Array
-from forestmix.inference.dense_newton import AFFORDABLE, cost, distance
+from forestmix.inference.dense_newton import distance
 from forestmix.inference.problem import Point
 from forestmix.result import Status
 
@@ -98,7 +98,7 @@ class Stopping:
         if new.tracked or not due.any():
             return converged
         due &= near | (norm <= problem.gradient_rounding(new))
-        if not due.any() or cost(problem) > AFFORDABLE:
+        if not due.any():
             return converged
         return converged | (due & (distance(problem, new) <= self.farthest))
 

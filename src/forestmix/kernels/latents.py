@@ -67,6 +67,8 @@ def sweep_spike_slab(
             sd = 1.0 / math.hypot(1.0 / prior_sd[j], math.sqrt(H[k, j]))
             share = (sd / prior_sd[j]) ** 2
             centre = sd * (sd * h) + share * eta[k, j]
+            if share > 0.5:
+                centre = eta[k, j] + sd * (sd * (h - H[k, j] * eta[k, j]))
             gain = 0.5 * (sd * h) ** 2 + share * eta[k, j] * (h - 0.5 * H[k, j] * eta[k, j])
             logit[k, j] = prior_logit[j] + gain + math.log(sd / prior_sd[j])
             slab_mean[k, j], slab_sd[k, j] = centre, sd

@@ -36,7 +36,9 @@ class SpikeSlabFactors(Factors):
         slab_sd = 1 / np.hypot(1 / sd, np.sqrt(H))
         share = (slab_sd / sd) ** 2
         gain = 0.5 * (slab_sd * h) ** 2 + share * eta * (h - 0.5 * H * eta) + np.log(slab_sd / sd)
-        mean = slab_sd * (slab_sd * h) + share * eta
+        # From the nearer of 0 and eta, which either may be many standard deviations away.
+        near = eta + slab_sd * (slab_sd * (h - H * eta))
+        mean = np.where(share > 0.5, near, slab_sd * (slab_sd * h) + share * eta)
         return cls(*np.broadcast_arrays(scipy.special.logit(inclusion) + gain, mean, slab_sd))
 
     @cached_property

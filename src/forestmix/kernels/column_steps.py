@@ -18,9 +18,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from forestmix.arrays import Array
+from forestmix.kernels.compiling import njit
 from forestmix.kernels.dense import add_rows, project_rows
 from forestmix.kernels.lines import ROWS
 from forestmix.kernels.rows import GAUSSIAN, gaussian_terms, of_row, rows_of

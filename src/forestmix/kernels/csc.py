@@ -12,10 +12,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from forestmix.arrays import Array
 from forestmix.kernels.column_steps import differs, settle_block
+from forestmix.kernels.compiling import njit
 from forestmix.kernels.csr import ONE, TWO, mean_of, scatter, scatter_mean
 from forestmix.kernels.gathers import gather_terms, gather_two
 from forestmix.kernels.scratch import new_scratch

@@ -7,9 +7,8 @@ these would read and write the same vectors five times over.
 
 from __future__ import annotations
 
-from numba import njit
-
 from forestmix.arrays import Array
+from forestmix.kernels.compiling import njit
 from forestmix.kernels.vectors import AT_ONCE, block, divide, move_means, new_spreads, slope_of, squares, total_of
 
 

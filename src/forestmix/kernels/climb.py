@@ -8,10 +8,10 @@ its terms the objective may seem to fall through rounding.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from forestmix.arrays import Array
 from forestmix.kernels.columns import Columns, column, is_dense, new_panel
+from forestmix.kernels.compiling import njit
 from forestmix.kernels.rows import RowTable
 from forestmix.kernels.varying import (
     ETA,

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from forestmix.arrays import Array
+from forestmix.kernels.compiling import njit
 from forestmix.kernels.terms import FAST
 
 #: How many columns of an array in row order are gathered at a time: two cache lines of each row in float64.

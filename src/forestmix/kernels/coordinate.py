@@ -13,7 +13,6 @@ Batch arrays are (N, m) or (N, n). ``P``, ``kappa`` and the prior's parameters m
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from forestmix.arrays import Array
 from forestmix.kernels.columns import (
@@ -26,6 +25,7 @@ from forestmix.kernels.columns import (
     keep_together,
     new_panel,
 )
+from forestmix.kernels.compiling import njit
 
 
 @njit(cache=True, nogil=True)

@@ -7,9 +7,8 @@ The arrays are those of a CSC matrix. A kernel works on a range of columns, whos
 
 from __future__ import annotations
 
-from numba import njit
-
 from forestmix.arrays import Array
+from forestmix.kernels.compiling import njit
 from forestmix.kernels.csr import scatter
 
 

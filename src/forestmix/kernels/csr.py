@@ -10,9 +10,9 @@ multiply each index with one that it does not know.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from forestmix.arrays import Array
+from forestmix.kernels.compiling import njit
 from forestmix.kernels.gathers import gather_three, gather_two, scatter_three, scatter_two
 from forestmix.kernels.lines import LINE, ask
 from forestmix.kernels.rows import of_row, row_terms

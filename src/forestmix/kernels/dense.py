@@ -16,9 +16,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from forestmix.arrays import Array
+from forestmix.kernels.compiling import njit
 from forestmix.kernels.lines import ROWS
 from forestmix.kernels.rows import of_row, row_terms
 from forestmix.kernels.scratch import WIDTH, new_scratch

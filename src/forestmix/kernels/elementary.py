@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 
+from forestmix.kernels.compiling import njit
 from forestmix.kernels.terms import Value, for_kernels
 
 #: A product and a sum may be rounded once; the order of sums stays, on which ``_ROUNDER`` depends.

@@ -19,9 +19,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from forestmix.arrays import Array
+from forestmix.kernels.compiling import njit
 from forestmix.kernels.nodes import LANES, march
 
 #: Above this spread the grid is used, below it the series.

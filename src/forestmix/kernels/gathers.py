@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
 
 from forestmix.arrays import Array
 from forestmix.kernels.lines import Line, add_product, repeated
-from forestmix.kernels.terms import FLAGS, Value, for_kernels
+from forestmix.kernels.terms import FLAGS, Value, for_kernels, loop
 
 #: Sums that are taken side by side, since each addition waits for the one before.
 APART = 4
@@ -167,11 +166,11 @@ class _Row:
         builder, index = self.builder, self.first.type
         rest = builder.srem(builder.sub(self.last, self.first), index(apart))
         whole = builder.sub(self.last, rest)
-        with cgutils.for_range_slice(builder, self.first, whole, index(apart), index) as (p, _):
+        with loop(builder, self.first, whole, index(apart)) as p:
             for turn in range(apart):
                 body(builder.add(p, index(turn)), turn)
         if apart > 1:
-            with cgutils.for_range_slice(builder, whole, self.last, index(1), index) as (p, _):
+            with loop(builder, whole, self.last, index(1)) as p:
                 body(p, 0)
 
 

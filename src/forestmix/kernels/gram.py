@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from numba import njit
-
 from forestmix.arrays import Array
+from forestmix.kernels.compiling import njit
 
 
 @njit(cache=True, nogil=True)

@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from forestmix.arrays import Array
 from forestmix.kernels.columns import Columns, column, new_panel
+from forestmix.kernels.compiling import njit
 from forestmix.kernels.coordinate import batch_row
 from forestmix.kernels.rows import RowTable
 from forestmix.kernels.scratch import ERROR, KAPPA

@@ -7,10 +7,10 @@ is ``D_j = (1 / sigma_j) sum_i |w_ij| s_iG kappa_i``.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from forestmix.arrays import Array
 from forestmix.kernels.columns import Columns, column, keep_together, new_panel
+from forestmix.kernels.compiling import njit
 
 
 @njit(cache=True, nogil=True)

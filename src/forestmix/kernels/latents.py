@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import math
 
-from numba import njit
-
 from forestmix.arrays import Array
+from forestmix.kernels.compiling import njit
 
 
 @njit(cache=True, inline="always")

@@ -18,18 +18,26 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from llvmlite import ir
+import numba
+from llvmlite import binding, ir
 from numba import types
-from numba.core import cgutils, registry
 
 from forestmix.arrays import Array
-from forestmix.kernels.terms import FLAGS, Term, Value, declared, for_kernels
+from forestmix.kernels.terms import FLAGS, Term, Value, declared, for_kernels, loop, variable
 
 
 def _wide() -> bool:
-    """Return whether Numba compiles for a processor with 32 registers of 64 bytes."""
-    target: Any = registry.cpu_target.target_context.codegen()
-    return "+avx512f" in target.magic_tuple()[2]
+    """Return whether Numba compiles for a processor with 32 registers of 64 bytes.
+
+    Numba takes what this one has, unless ``NUMBA_CPU_FEATURES`` or ``NUMBA_ENABLE_AVX`` say otherwise.
+    """
+    config: Any = numba.config
+    if config.CPU_FEATURES is not None:
+        return "+avx512f" in config.CPU_FEATURES
+    try:
+        return bool(config.ENABLE_AVX and binding.get_host_cpu_features().get("avx512f"))
+    except RuntimeError:  # LLVM does not know this processor
+        return False
 
 
 #: Bytes of a line of the cache.
@@ -192,7 +200,7 @@ class Line:
     def zeros(self, width: int) -> Value:
         """Return the place of a vector of zeros, which the compiler keeps in a register."""
         vector = ir.VectorType(self.entry, width)
-        return cgutils.alloca_once_value(self.builder, ir.Constant(vector, None))
+        return variable(self.builder, ir.Constant(vector, None))
 
 
 @for_kernels(lambda array, j: None)
@@ -227,7 +235,7 @@ def _loop(
     index, entry = length.type, rows[0].size
     width, line = size // entry, LINE // entry
     whole = builder.sub(length, builder.srem(length, index(line)))
-    with cgutils.for_range_slice(builder, index(0), whole, index(line), index) as (j, _):
+    with loop(builder, index(0), whole, index(line)) as j:
         new = builder.lshr(j, index(1))
         old = builder.sub(new, index(AGAIN // entry))
         odd = builder.trunc(builder.udiv(j, index(line)), ir.IntType(1))
@@ -240,7 +248,7 @@ def _loop(
             one.fetch(builder.add(j, index(SOON // entry)), FIRST_LEVEL)
         for start in range(0, line, width):
             body(builder.add(j, index(start)), width)
-    with cgutils.for_range_slice(builder, whole, length, index(1), index) as (j, _):
+    with loop(builder, whole, length, index(1)) as j:
         body(j, 1)
 
 

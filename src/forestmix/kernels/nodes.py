@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
 
 from forestmix.arrays import Array
 from forestmix.kernels.lines import Line, add_product, repeated
-from forestmix.kernels.terms import FLAGS, Value, for_kernels
+from forestmix.kernels.terms import FLAGS, Value, for_kernels, loop, variable
 
 #: Nodes that are taken at once.
 LANES = 4
@@ -69,8 +68,8 @@ def march(  # type: ignore[no-untyped-def]
         sides = [Side(builder, start, weight, ratio, bend) for start, ratio in ((up, up_ratio), (down, down_ratio))]
         # The sides have sums of their own, since each addition waits for the one before.
         sums = [[table.zeros(LANES) for table in tables] for _ in sides]
-        with cgutils.for_range(builder, steps) as loop:
-            ahead = builder.mul(loop.index, loop.index.type(LANES))
+        with loop(builder, steps.type(0), steps, steps.type(1)) as turn:
+            ahead = builder.mul(turn, turn.type(LANES))
             for side, own in zip(sides, sums, strict=True):
                 place = builder.add(side.start, ahead)
                 place = builder.select(builder.icmp_signed("<", place, last), place, last)
@@ -106,9 +105,7 @@ class Side:
             weights.append(weight)
             leaps.append(leap)
             leap = self._times(leap, fourth)
-        self.weights, self.leaps = (
-            cgutils.alloca_once_value(builder, _vector(builder, part)) for part in (weights, leaps)
-        )
+        self.weights, self.leaps = (variable(builder, _vector(builder, part)) for part in (weights, leaps))
         self.fall = repeated(builder, self._times(eighth, eighth), LANES)
 
     def advance(self) -> Value:

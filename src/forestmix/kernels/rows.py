@@ -13,9 +13,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from numba import njit
-
 from forestmix.arrays import Array
+from forestmix.kernels.compiling import njit
 from forestmix.kernels.expectations import lower_expectations
 
 #: An entry that is missing: it contributes nothing.

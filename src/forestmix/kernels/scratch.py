@@ -9,9 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit, types
-from numba.np.arrayobj import populate_array
+from numba import carray, types
+from numba.extending import overload
 
+from forestmix.arrays import Array
+from forestmix.kernels.compiling import njit
 from forestmix.kernels.terms import Value, for_kernels
 
 #: Rows at most, and by how many at once loops go over them.
@@ -31,22 +33,26 @@ def new_scratch():  # type: ignore[no-untyped-def]
     return np.zeros(_LINES * WIDTH)
 
 
-@for_kernels(lambda scratch, which: scratch[which * WIDTH : (which + 1) * WIDTH])
-def line(context, scratch, which):  # type: ignore[no-untyped-def]
-    """Return a line of a scratch, (WIDTH,); ``which`` is a constant."""
-    if not isinstance(which, types.IntegerLiteral):
-        return None  # Numba comes again with the number
+def line(scratch: Array, which: int) -> Array:
+    """Return a line of a scratch, (WIDTH,)."""
+    return _place(scratch, which)[:WIDTH]
+
+
+@for_kernels(lambda scratch, which: scratch[which * WIDTH :])
+def _place(context, scratch, which):  # type: ignore[no-untyped-def]
+    """Return where a line begins: its address, or in Python all from there on."""
 
     def build(context: Any, builder: Value, signature: Any, given: list[Value]) -> Value:
-        kind = signature.args[0]
-        whole = context.make_array(kind)(context, builder, given[0])
-        part = context.make_array(kind)(context, builder)
-        index = context.get_value_type(types.intp)
-        data = builder.gep(whole.data, [index(which.literal_value * WIDTH)])
-        populate_array(part, data, [index(WIDTH)], [index(8)], index(8), None)
-        return part._getvalue()
+        data = context.make_array(signature.args[0])(context, builder, given[0]).data
+        return builder.gep(data, [builder.mul(given[1], given[1].type(WIDTH))])
 
-    return scratch(scratch, which), build
+    return types.CPointer(scratch.dtype)(scratch, types.intp), build
+
+
+@overload(line, jit_options={"forceinline": True})
+def _line(scratch, which):  # type: ignore[no-untyped-def]
+    """Make a line in kernels: its length and its place are known to the compiler, which a slice would hide."""
+    return lambda scratch, which: carray(_place(scratch, which), WIDTH)
 
 
 @njit(forceinline=True, nogil=True)

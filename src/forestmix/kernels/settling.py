@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import math
 
-from numba import njit
-
 from forestmix.arrays import Array
+from forestmix.kernels.compiling import njit
 from forestmix.kernels.elementary import FUSED, exponential, exponential_minus_one, logarithm
 from forestmix.kernels.rows import BERNOULLI, GAUSSIAN, MISSING, POISSON, gaussian_terms, of_row, row_terms
 from forestmix.kernels.scratch import ERROR, KAPPA, MEAN, SPREAD, VALUE, WIDTH, filled_up, line, new_scratch

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import math
 
-from numba import njit
-
 from forestmix.kernels import expectations
+from forestmix.kernels.compiling import njit
 from forestmix.kernels.elementary import FUSED, exponential, log_one_plus, mills_ratio, polynomial, rounded
 from forestmix.kernels.expectations import RAMP_LIMIT, SERIES_LIMIT, STEP_LIMITS, lower_expectations
 from forestmix.kernels.nodes import LANES, march

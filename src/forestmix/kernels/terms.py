@@ -1,17 +1,19 @@
 """What loops over W add up, as code for LLVM and as plain Python, and the decorator that chooses between the two.
 
+Code is built by llvmlite; its loops and variables are here as well.
+
 Functions written in LLVM's own vectors have no Python body, so without a compiler (``NUMBA_DISABLE_JIT=1``, which
 debuggers and measures of coverage ask for) another function stands in for each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from llvmlite import ir
 from numba import config
-from numba.core import cgutils
 from numba.extending import intrinsic
 
 #: What the compiler may assume about sums; not all of ``fastmath``, which would assume that nothing overflows.
@@ -39,7 +41,33 @@ class Term(NamedTuple):
 
 def declared(builder: Value, name: str, result: Value, arguments: list[Value]) -> Value:
     """Return a function of LLVM's."""
-    return cgutils.get_or_insert_function(builder.module, ir.FunctionType(result, arguments), name)
+    known = builder.module.globals.get(name)
+    return known or ir.Function(builder.module, ir.FunctionType(result, arguments), name)
+
+
+def variable(builder: Value, value: Value) -> Value:
+    """Build a variable that begins with a value, and return its place; the compiler keeps it in a register."""
+    with builder.goto_entry_block():  # one place, also where the variable is inside a loop
+        place = builder.alloca(value.type)
+    builder.store(value, place)
+    return place
+
+
+@contextmanager
+def loop(builder: Value, start: Value, stop: Value, step: Value) -> Iterator[Value]:
+    """Build ``for index in range(start, stop, step)``, and give the index to what builds the body."""
+    before = builder.basic_block
+    test, body, after = (builder.append_basic_block(name) for name in ("test", "body", "after"))
+    builder.branch(test)
+    builder.position_at_end(test)
+    index = builder.phi(start.type)
+    builder.cbranch(builder.icmp_signed("<", index, stop), body, after)
+    builder.position_at_end(body)
+    yield index
+    index.add_incoming(start, before)
+    index.add_incoming(builder.add(index, step), builder.basic_block)
+    builder.branch(test)
+    builder.position_at_end(after)
 
 
 def _absolute(builder: Value, w: Value) -> Value:

@@ -17,7 +17,6 @@ from typing import Any
 
 import numba
 import numpy as np
-from numba.np.ufunc import parallel
 
 from forestmix.arrays import Array, plain
 
@@ -43,9 +42,11 @@ def threads(entries: int) -> int:
 
 def _allowed() -> int:
     """Return what ``numba.get_num_threads`` does, which starts Numba's own threads if nobody has needed them yet."""
-    if getattr(parallel, "_is_initialized", True):
-        return int(numba.get_num_threads())
-    return int(_config.NUMBA_NUM_THREADS)
+    try:
+        numba.threading_layer()
+    except ValueError:  # they have not been started
+        return int(_config.NUMBA_NUM_THREADS)
+    return int(numba.get_num_threads())
 
 
 def even_cuts(length: int, count: int) -> list[int]:

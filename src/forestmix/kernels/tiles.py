@@ -7,8 +7,7 @@ meanwhile.
 
 from __future__ import annotations
 
-from numba import njit
-
+from forestmix.kernels.compiling import njit
 from forestmix.kernels.lines import ROWS, adder, dotter
 from forestmix.kernels.terms import absolute_product, absolute_value, itself, square, squared_product
 

@@ -12,9 +12,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from forestmix.arrays import Array
+from forestmix.kernels.compiling import njit
 from forestmix.kernels.rows import RowTable
 from forestmix.kernels.scratch import ERROR, KAPPA, MEAN, SPREAD, VALUE, WIDTH, line, new_scratch
 from forestmix.kernels.settling import fill_terms

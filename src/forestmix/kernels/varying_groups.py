@@ -13,10 +13,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from forestmix.arrays import Array
 from forestmix.kernels.columns import column, keep_together
+from forestmix.kernels.compiling import njit
 from forestmix.kernels.scratch import ERROR, KAPPA, VALUE
 from forestmix.kernels.varying import (
     ETA,

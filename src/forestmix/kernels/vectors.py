@@ -15,9 +15,8 @@ from __future__ import annotations
 
 import math
 
-from numba import njit
-
 from forestmix.arrays import Array
+from forestmix.kernels.compiling import njit
 from forestmix.kernels.terms import FAST
 
 #: Logarithms are taken of products of this many numbers: one logarithm costs as much as all else that a latent needs.

@@ -1,0 +1,83 @@
+"""Numba's ``njit`` for the kernels, with a cache that is never out of date.
+
+Numba knows a cached kernel by the file it stands in. Its code also holds what it calls in other files, so after an edit
+there Numba would still find it, and it would be wrong. Here the cache lies in a folder that is named by a digest of all
+files of ``kernels/``: code from other sources is never found, and a process that still runs those writes elsewhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numba
+
+#: Seconds after which the folder of other sources is removed: no test run that began before the edit still uses it.
+KEPT = 3600.0
+
+_config: Any = numba.config
+_one_at_a_time = threading.RLock()
+
+
+def njit(**options: Any) -> Callable[[Any], Any]:
+    """Return Numba's decorator; ``cache=True`` means the cache of these sources, or none if no folder is writable."""
+    return lambda function: _cached(function, options) if options.get("cache") else numba.njit(**options)(function)
+
+
+def _cached(function: Any, options: dict[str, Any]) -> Any:
+    """Decorate a function. Numba decides now where its code will be kept, so other packages keep their own place."""
+    with _one_at_a_time:
+        place = _config.CACHE_DIR
+        _config.CACHE_DIR = _folder() or place
+        try:
+            return numba.njit(**options)(function)
+        except RuntimeError:  # Numba finds no place to write to
+            return numba.njit(**options | {"cache": False})(function)
+        finally:
+            _config.CACHE_DIR = place
+
+
+@cache
+def _folder() -> str | None:
+    """Return the folder for code of these sources, or None to leave the place to Numba.
+
+    It lies in the folder that Numba itself would take: ``__pycache__``, in ``NUMBA_CACHE_DIR`` or in the user's cache.
+    """
+    if _config.DISABLE_JIT:
+        return None
+    try:
+        beside = Path(str(numba.njit(cache=True)(_nothing).stats.cache_path))
+        folder = beside / f"sources-{digest(Path(__file__).parent)}"
+        if not folder.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            remove_older(folder)
+    except (OSError, RuntimeError):
+        return None
+    return str(folder)
+
+
+def _nothing() -> None:
+    """Stand for any function of this folder."""
+
+
+def digest(sources: Path) -> str:
+    """Return a short name for what the Python files of a folder hold, and for the version of Numba."""
+    known = hashlib.blake2b(numba.__version__.encode(), digest_size=8)
+    for path in sorted(sources.glob("*.py")):
+        known.update(b"\0" + path.name.encode() + b"\0" + path.read_bytes())
+    return known.hexdigest()
+
+
+def remove_older(folder: Path) -> None:
+    """Remove the folders of other sources that were made long ago."""
+    for other in folder.parent.glob("sources-*"):
+        with contextlib.suppress(OSError):  # another process may remove it, too
+            if other != folder and time.time() - other.stat().st_mtime > KEPT:
+                shutil.rmtree(other, ignore_errors=True)

@@ -1,0 +1,79 @@
+"""One line while kernels are compiled: on a terminal, once, and only if it takes a while."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from forestmix.kernels.notice import TEXT
+
+pty = pytest.importorskip("pty")
+
+#: Stands for Numba, which tells its listeners that a function is compiled; ``slow(name)`` takes a moment for one.
+CODE = """
+import time
+from types import SimpleNamespace
+from numba.core import event
+from forestmix.kernels import notice
+notice.PATIENCE = 0.3
+def slow(module, seconds):
+    function = SimpleNamespace(__module__=module)
+    with event.trigger_event("numba:compile", data={"dispatcher": SimpleNamespace(py_func=function)}):
+        with event.trigger_event("numba:compile", data={"dispatcher": SimpleNamespace()}):
+            time.sleep(seconds)
+"""
+CASES = {
+    "two slow ones": ("slow('forestmix.kernels.dense', 0.5); slow('forestmix.kernels.csr', 0.5)", 1),
+    "several quick ones": ("for _ in range(5): slow('forestmix.kernels.dense', 0.12)", 1),
+    "a quick one, another package, from the cache": (
+        """
+slow('forestmix.kernels.dense', 0.01)
+slow('other.kernels', 0.5)
+with event.trigger_event('numba:compiler_lock'):
+    time.sleep(0.5)
+""",
+        0,
+    ),
+}
+
+
+def on_terminal(code):
+    """Return what a process writes to a terminal."""
+    ours, theirs = pty.openpty()
+    try:
+        subprocess.run([sys.executable, "-c", CODE + code], stderr=theirs, stdout=theirs, check=True)
+        os.write(theirs, b"end")  # so that there is something to read
+        return os.read(ours, 10_000).decode()
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_on_a_terminal(case):
+    code, times = CASES[case]
+    assert on_terminal(code).split("\r\n")[:-1] == [TEXT] * times
+
+
+def test_not_in_a_pipe():
+    code = CODE + CASES["two slow ones"][0]
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout + ran.stderr == ""
+
+
+def test_numba_sends_the_event_when_it_compiles_and_not_when_it_loads(tmp_path):
+    """In two processes with one cache: the first compiles, the second does not."""
+    code = """
+from numba.core import event
+with event.install_recorder("numba:compile") as recorder:
+    import numpy as np
+    from forestmix.kernels.totals import add_entries
+    add_entries(0, 4, np.ones(4), np.zeros((1, 1)))
+names = [each.data["dispatcher"].py_func.__module__ for _, each in recorder.buffer]
+print(names.count("forestmix.kernels.totals"))
+"""
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    for events in ("2", "0"):
+        ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+        assert ran.stdout.split() == [events]

@@ -45,12 +45,22 @@ def _wide_binomial():
                   {"sd": 10.0}, parameter=trials)  # fmt: skip
 
 
+def _exponential_wide():
+    rng = np.random.default_rng(5)
+    W = rng.standard_normal((10, 30)).round(2)
+    x = (W @ rng.exponential(size=30) + 0.3 * rng.standard_normal(10)).round(2)
+    return _known("Exponential, 10 rows and 30 latents", "exponential latents", "gaussian", W, x, {"rate": 1.0},
+                  "exponential", 0.3, max_iter=1500)  # fmt: skip
+
+
 KNOWN = [
+    _exponential_wide(),
     _known("Laplace runs away", "laplace latents", "gaussian", [[1.0, 1.5]], [3.0], {"scale": 1.0}, "laplace", 0.1),
     _known("Laplace above the evidence", "laplace latents", "gaussian", [[100.0]], [1.0], {"scale": 1e4}, "laplace",
            1e-6, -200.0),
     _known("Laplace, wide", "laplace latents", "gaussian",
-           np.random.default_rng(0).standard_normal((3, 6)).round(2), [1.0, -2.0, 0.5], {"scale": 1.0}, "laplace", 0.01),
+           np.random.default_rng(0).standard_normal((3, 6)).round(2), [1.0, -2.0, 0.5], {"scale": 1.0}, "laplace",
+           0.01),
     _known("Exponential, wide", "exponential latents", "gaussian",
            np.random.default_rng(0).standard_normal((4, 8)).round(2), [1.0, -2.0, 0.5, 3.0], {"rate": 1.0},
            "exponential", 0.3),
@@ -75,6 +85,10 @@ KNOWN = [
            {"inclusion": 1 - 1e-9, "sd": 1.0}, "spike_slab", dtype=np.float32),
     _known("float32, a rate below its range", "exponential latents", "gaussian", [[1.0, 0.5]], [1.0], {"rate": 1e-60},
            "exponential", dtype=np.float32),
+    _known("counts under counts, certain too early", "poisson under poisson", "poisson", [[1.0, 1.0]], [0.0],
+           {"bias": [0.0987, 1.76]}, "poisson", algorithm="cavi"),
+    _known("a W of zeros", "bernoulli under poisson", "poisson", [[0.0], [0.0]], [2.0, 0.0], {"bias": 0.5},
+           "bernoulli"),
     _known("cg from far below", "gaussian", "gaussian", np.random.default_rng(4).standard_normal((8, 6)).round(2),
            [1e4, -2e4, 1.5e4, 3e3, 1e4, 2e4, -1e4, 5e3], {"sd": 1e4}, parameter=1e-2, accelerate="cg"),
 ]  # fmt: skip

@@ -102,10 +102,17 @@ class LatentOracle:
         return gradient, matrix
 
     def _line_search(self, factors, step, value, decrement):
+        """Halve a step until it gains.
+
+        Far from the kink of its prior a factor has next to no curvature, and Newton's step would be without end: it is
+        kept to some standard deviations, or to the distance from the kink.
+        """
         length = mpf(1)
-        if self.family == "exponential":
-            for f, s in zip(factors, step, strict=True):
-                length = min(length, -mpf("0.9") * f.mean / s) if s < 0 else length
+        for f, prior, s in zip(factors, self.prior, step, strict=True):
+            reach = abs(f.mean - prior["bias"]) + 3 * mpmath.sqrt(f.variance)
+            length = min(length, reach / abs(s)) if s else length
+            if self.family == "exponential" and s < 0:
+                length = min(length, -mpf("0.9") * f.mean / s)
         for _ in range(60):
             mean = [f.mean + length * s for f, s in zip(factors, step, strict=True)]
             new = self.factors(mean, factors)

@@ -13,7 +13,9 @@ from .oracle_rows import NotFoundError
 
 #: Priors whose logarithm is concave: there the ELBO is concave in the means.
 CONCAVE = ("laplace", "exponential")
-SETTLED, USABLE, STEPS = 1e-16, 1e-8, 200
+SETTLED, USABLE, STEPS = 1e-16, 1e-8, 80
+#: Added to the matrix, relatively, where the curvature of a prior is less than any number of digits shows.
+RIDGE = mpf(10) ** -50
 
 
 class LatentOracle:
@@ -98,7 +100,7 @@ class LatentOracle:
         for j, f in enumerate(factors):
             image = sum((self.matrix[j][k] * factors[k].mean for k in range(self.size) if k != j), mpf(0))
             gradient[j] = self.slope[j] - image - f.h
-            matrix[j, j] = 1 / f.variance
+            matrix[j, j] = (1 + RIDGE) / f.variance
         return gradient, matrix
 
     def _line_search(self, factors, step, value, decrement):

@@ -73,7 +73,8 @@ def judge(problem):
         check_numbers(end, verdict, k)
         sd = None
         if problem.kind in JUDGES:
-            sd = JUDGES[problem.kind](one, end, verdict)
+            with np.errstate(all="ignore"):
+                sd = JUDGES[problem.kind](one, end, verdict)
         if not problem.single:
             check_alone(one, end, end.sd if sd is None else sd, verdict, k)
     return verdict
@@ -153,7 +154,7 @@ def check_trace(end, verdict, dtype, slack):
 def check_optimum(problem, end, verdict, oracle, optimum, slack):
     """Hold a CONVERGED result to the optimum, and any result's objective to the oracle's value of its q.
 
-    Returns the sds in which an observation of a batch may move, wider than the exact ones where rounding moves it more.
+    Returns the sds in which an observation of a batch may move.
     """
     dtype, unit = problem.W.dtype, UNITS * problem.eps
     verdict.conditions.append(optimum.condition)
@@ -164,7 +165,7 @@ def check_optimum(problem, end, verdict, oracle, optimum, slack):
     verdict.beyond += beyond
     check_status(end, verdict, not beyond)
     check_trace(end, verdict, dtype, unit * max(slack, optimum.slack))
-    together = optimum.exact_sd * max(1.0, floor / TOGETHER)
+    together = sds_together(optimum, floor)
     if not np.isfinite(end.mean).all() or not (end.sd > 0).all():
         return together
     value = float(oracle.value(end.mean, end.sd))
@@ -175,6 +176,16 @@ def check_optimum(problem, end, verdict, oracle, optimum, slack):
         return together
     check_distance(end, verdict, dtype, optimum, value, floor, beyond)
     return together
+
+
+def sds_together(optimum, floor):
+    """Return the sds in which an observation of a batch may move.
+
+    They are q's, or, where latents are correlated, up to exact ones: a gradient within ``tol``, 1e-6, leaves a mean by
+    1e-6 times the condition number. Where rounding moves it more they are wider still.
+    """
+    correlated = np.minimum(optimum.exact_sd, 1e-3 * optimum.condition * optimum.sd)
+    return np.maximum(optimum.sd, correlated) * max(1.0, floor / TOGETHER)
 
 
 def check_distance(end, verdict, dtype, optimum, value, floor, beyond):

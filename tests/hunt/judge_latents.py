@@ -10,6 +10,8 @@ from .oracle_rows import NotFoundError
 
 #: Sweeps of coordinate ascent that may not gain anything from an end that is called CONVERGED.
 SWEEPS = 10
+#: Nats that they may gain from one that ended as STALLED, at the limit of rounding.
+STUCK = 1.0
 
 
 def judge_latents(problem, end, verdict, checks):
@@ -18,7 +20,7 @@ def judge_latents(problem, end, verdict, checks):
     dtype, unit = problem.W.dtype, checks.UNITS * problem.eps
     slack = unit * oracle.slack(end.mean)
     checks.check_trace(end, verdict, dtype, slack)
-    checks.check_status(end, verdict, oracle.slack(end.mean) < checks.TERMS[dtype])
+    checks.check_status(end, verdict, problem.representable and oracle.slack(end.mean) < checks.TERMS[dtype])
     if not np.isfinite(end.mean).all() or dtype != np.float64 or end.iterations == 0:
         return None
     if problem.latents in CONCAVE:
@@ -27,11 +29,7 @@ def judge_latents(problem, end, verdict, checks):
         factors = oracle.factors(end.mean)
         value = float(oracle.value(factors))
         check_report(end, verdict, checks, dtype, value, slack)
-        if end.status == "CONVERGED":
-            for _ in range(SWEEPS):
-                factors = oracle.sweep(factors)
-            gain = float(oracle.value(factors)) - value
-            note_gain(end, verdict, checks, dtype, gain, slack)
+        check_fixed(end, verdict, checks, dtype, oracle, factors, slack)
     return None
 
 
@@ -44,7 +42,10 @@ def judge_concave(problem, end, verdict, checks, oracle, slack):
         verdict.unknown += 1
         return None
     with mpmath.workdps(DIGITS):
-        value = float(oracle.value(oracle.factors(end.mean))) if inside(problem, end.mean) else -np.inf
+        factors = oracle.factors(end.mean) if inside(problem, end.mean) else None
+        value = -np.inf if factors is None else float(oracle.value(factors))
+        if factors is not None and end.status == "STALLED":
+            check_fixed(end, verdict, checks, dtype, oracle, factors, slack)
     floor = unit * optimum.floor
     beyond = floor > checks.SDS[dtype]
     verdict.beyond += beyond
@@ -58,7 +59,7 @@ def judge_concave(problem, end, verdict, checks, oracle, slack):
             verdict.nats.append(nats)
         if nats > max(checks.NATS[dtype], floor**2):
             verdict.fail("wrong", checks.wrong(end, f"{nats:.3g} nats", optimum, beyond))
-    return optimum.exact_sd * max(1.0, floor / checks.TOGETHER)
+    return checks.sds_together(optimum, floor)
 
 
 def inside(problem, mean):
@@ -71,6 +72,20 @@ def check_report(end, verdict, checks, dtype, value, slack):
     allowed = checks.NATS[dtype] + checks.VISIBLE[dtype] * abs(value) + slack
     if not abs(end.bounds[1] - value) <= allowed:
         verdict.fail("misreported", f"elbo {end.bounds[1]:.10g}, that of the same q is {value:.10g}, {end.status}")
+
+
+def check_fixed(end, verdict, checks, dtype, oracle, factors, slack):
+    """Nothing is gained by coordinate ascent from a CONVERGED result, and little from one that says it is stuck."""
+    if end.status not in ("CONVERGED", "STALLED"):
+        return
+    before = oracle.value(factors)
+    for _ in range(SWEEPS):
+        factors = oracle.sweep(factors)
+    gain = float(oracle.value(factors) - before)
+    if end.status == "CONVERGED":
+        note_gain(end, verdict, checks, dtype, gain, slack)
+    elif gain > STUCK + slack:
+        verdict.fail("stuck", f"STALLED after {end.iterations} iterations, {SWEEPS} sweeps gain {gain:.3g} nats")
 
 
 def note_gain(end, verdict, checks, dtype, gain, slack):

@@ -23,9 +23,11 @@ def _missing(prior_sd, count=40):
 
 
 def _windows():
-    """Overlapping windows on a line, two observations, with one entry of the first missing."""
-    W = np.array([[float(j <= i < j + 7) for j in range(34)] for i in range(40)])
-    x = np.random.default_rng(0).standard_normal((2, 40)).round(2) * 100
+    """Overlapping windows of side 3 on a square of side 7, two observations, with one entry of the first missing."""
+    place, window = np.divmod(np.arange(49), 7), np.divmod(np.arange(81), 9)
+    covers = [(p[:, None] - w + 2 >= 0) & (p[:, None] - w + 2 < 3) for p, w in zip(place, window, strict=True)]
+    rng, W = np.random.default_rng(0), (covers[0] & covers[1]).astype(float)
+    x = (100 * rng.standard_normal((2, 81)) @ W.T + 0.5 * rng.standard_normal((2, 49))).round(2)
     x[0, 5] = np.nan
     return _known("a NaN beside a complete observation", "gaussian", "gaussian", W, x, {"sd": 100.0}, parameter=0.5)
 
@@ -45,13 +47,22 @@ def _wide_binomial():
                   {"sd": 10.0}, parameter=trials)  # fmt: skip
 
 
+def _exponential_wide():
+    rng = np.random.default_rng(5)
+    W = rng.standard_normal((5, 15)).round(2)
+    x = (W @ rng.exponential(size=15) + 0.3 * rng.standard_normal(5)).round(2)
+    return _known("Exponential, 5 rows and 15 latents", "exponential latents", "gaussian", W, x, {"rate": 1.0},
+                  "exponential", 0.3, max_iter=1500)  # fmt: skip
+
+
 KNOWN = [
+    _exponential_wide(),
     _known("Laplace runs away", "laplace latents", "gaussian", [[1.0, 1.5]], [3.0], {"scale": 1.0}, "laplace", 0.1),
     _known("Laplace above the evidence", "laplace latents", "gaussian", [[100.0]], [1.0], {"scale": 1e4}, "laplace",
            1e-6, -200.0),
     _known("Laplace, wide", "laplace latents", "gaussian",
-           np.random.default_rng(0).standard_normal((3, 6)).round(2), [1.0, -2.0, 0.5],
-           {"scale": 1.0}, "laplace", 0.01),
+           np.random.default_rng(0).standard_normal((3, 6)).round(2), [1.0, -2.0, 0.5], {"scale": 1.0}, "laplace",
+           0.01),
     _known("Exponential, wide", "exponential latents", "gaussian",
            np.random.default_rng(0).standard_normal((4, 8)).round(2), [1.0, -2.0, 0.5, 3.0], {"rate": 1.0},
            "exponential", 0.3),
@@ -67,8 +78,8 @@ KNOWN = [
     _known("a column twice", "gaussian", "gaussian", [[1.0, 1.0, 0.3], [0.5, 0.5, 2.0], [2.0, 2.0, -1.0]],
            [1.0, 2.0, 3.0], {"sd": 1e8}),
     _windows(),
-    _known("no counts, wide prior", "poisson", "poisson", [[1.0]], [0.0], {"sd": 100.0}, max_iter=2000),
-    _known("no counts, wider prior", "poisson", "poisson", [[1.0]], [0.0], {"sd": 1000.0}, max_iter=2000),
+    _known("no counts, wide prior", "poisson", "poisson", [[1.0]], [0.0], {"sd": 100.0}, max_iter=300),
+    _known("no counts, wider prior", "poisson", "poisson", [[1.0]], [0.0], {"sd": 1000.0}, max_iter=300),
     _wide_binomial(),
     _nearly_equal_counts(),
     _known("a weight near overflow", "gaussian", "gaussian", [[1e160]], [1.0], {"sd": 1.0}),
@@ -76,6 +87,10 @@ KNOWN = [
            {"inclusion": 1 - 1e-9, "sd": 1.0}, "spike_slab", dtype=np.float32),
     _known("float32, a rate below its range", "exponential latents", "gaussian", [[1.0, 0.5]], [1.0], {"rate": 1e-60},
            "exponential", dtype=np.float32),
+    _known("counts under counts, certain too early", "poisson under poisson", "poisson", [[1.0, 1.0]], [0.0],
+           {"bias": [0.0987, 1.76]}, "poisson", algorithm="cavi"),
+    _known("a W of zeros", "bernoulli under poisson", "poisson", [[0.0], [0.0]], [2.0, 0.0], {"bias": 0.5},
+           "bernoulli"),
     _known("cg from far below", "gaussian", "gaussian", np.random.default_rng(4).standard_normal((8, 6)).round(2),
            [1e4, -2e4, 1.5e4, 3e3, 1e4, 2e4, -1e4, 5e3], {"sd": 1e4}, parameter=1e-2, accelerate="cg"),
 ]  # fmt: skip

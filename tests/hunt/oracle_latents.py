@@ -13,7 +13,9 @@ from .oracle_rows import NotFoundError
 
 #: Priors whose logarithm is concave: there the ELBO is concave in the means.
 CONCAVE = ("laplace", "exponential")
-SETTLED, USABLE, STEPS = 1e-16, 1e-8, 200
+SETTLED, USABLE, STEPS = 1e-16, 1e-8, 80
+#: Added to the matrix, relatively, where the curvature of a prior is less than any number of digits shows.
+RIDGE = mpf(10) ** -50
 
 
 class LatentOracle:
@@ -84,7 +86,7 @@ class LatentOracle:
                 decrement = float(sum(g * s for g, s in zip(gradient, step, strict=True)))
                 if decrement <= SETTLED:
                     break
-                factors, new = self._line_search(factors, step, value, decrement)
+                factors, new = self._line_search(factors, self._within_reach(factors, gradient, matrix, step), value)
                 if new is None:
                     break
                 value = new
@@ -98,19 +100,35 @@ class LatentOracle:
         for j, f in enumerate(factors):
             image = sum((self.matrix[j][k] * factors[k].mean for k in range(self.size) if k != j), mpf(0))
             gradient[j] = self.slope[j] - image - f.h
-            matrix[j, j] = 1 / f.variance
+            matrix[j, j] = (1 + RIDGE) / f.variance
         return gradient, matrix
 
-    def _line_search(self, factors, step, value, decrement):
-        length = mpf(1)
-        if self.family == "exponential":
-            for f, s in zip(factors, step, strict=True):
-                length = min(length, -mpf("0.9") * f.mean / s) if s < 0 else length
+    def _within_reach(self, factors, gradient, matrix, step):
+        """Damp a step until each mean moves by some standard deviations at most, or to the kink of its prior.
+
+        Far from the kink a factor has next to no curvature, and Newton's step would be without end.
+        """
+        pairs = zip(factors, self.prior, strict=True)
+        reach = [abs(f.mean - prior["bias"]) + 3 * mpmath.sqrt(f.variance) for f, prior in pairs]
+        damping = mpf("1e-3")
+        while any(abs(s) > r for s, r in zip(step, reach, strict=True)):
+            damped = matrix.copy()
+            for j, r in enumerate(reach):
+                damped[j, j] += damping / r**2
+            step, damping = mpmath.cholesky_solve(damped, gradient), 8 * damping
+        return step
+
+    def _line_search(self, factors, step, value):
+        """Halve a step until it gains; the means of non-negative latents stay positive."""
+        length, slope = mpf(1), sum(g * s for g, s in zip(self._system(factors)[0], step, strict=True))
+        for f, s in zip(factors, step, strict=True):
+            if self.family == "exponential" and s < 0:
+                length = min(length, -mpf("0.9") * f.mean / s)
         for _ in range(60):
             mean = [f.mean + length * s for f, s in zip(factors, step, strict=True)]
             new = self.factors(mean, factors)
             reached = self.value(new)
-            if reached >= value + mpf("1e-4") * length * decrement:
+            if reached >= value + mpf("1e-4") * length * slope:
                 return new, reached
             length /= 2
         return factors, None

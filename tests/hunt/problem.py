@@ -53,9 +53,12 @@ class Problem:
 
     @property
     def representable(self):
-        """Whether the prior's parameters are in the range of the precision; an error may say that they are not."""
+        """Whether prior and precisions are in the range of the weights' type; an error may say that they are not."""
         with np.errstate(all="ignore"):
             cast = {name: np.asarray(values).astype(self.W.dtype) for name, values in self.prior.items()}
+            noise = np.where(self.rows == "gaussian", self.parameter, 1.0).astype(self.W.dtype)
+            if not np.isfinite(np.sum((self.W / noise[:, None]) ** 2)):
+                return False
         positive = all(np.all(cast[name] > 0) for name in PARAMETERS[self.latents])
         return positive and np.all(cast.get("inclusion", 0.5) < 1)
 

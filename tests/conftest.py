@@ -6,15 +6,17 @@ from forestmix import small
 from forestmix.kernels import threaded
 
 
-@pytest.fixture(autouse=True)
-def compiled(request, monkeypatch):
+@pytest.fixture(autouse=True, scope="module")
+def compiled(request):
     """Small models are compiled as well: what they test is tested in the kernels, which large models use.
 
     ``tests/engines`` has small models as they are.
     """
-    if request.node.path.parent.name != "engines":
-        monkeypatch.setattr(small, "ENTRIES", 0)
-        monkeypatch.setattr(small, "LATENTS", 0)
+    with pytest.MonkeyPatch.context() as patch:
+        if "engines" not in request.path.parts:
+            patch.setattr(small, "ENTRIES", 0)
+            patch.setattr(small, "LATENTS", 0)
+        yield
 
 
 @pytest.fixture(params=[1, 3], ids=["one thread", "three threads"])

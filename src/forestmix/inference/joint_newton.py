@@ -15,6 +15,7 @@ import numpy as np
 
 from forestmix.arrays import Array, host
 from forestmix.inference.base import Memory, Proposal
+from forestmix.inference.conjugate import conjugate_gradients, dot
 from forestmix.inference.dense_newton import AFFORDABLE, NewtonStep, cost, newton_step
 
 #: Shorter steps that are tried, each a quarter of the last, and longer ones, each twice the last.
@@ -110,24 +111,16 @@ def _longer(problem: Any, old: Any, step: NewtonStep, share: Array, new: Any, tr
 def iterated_step(problem: Any, point: Any) -> NewtonStep:
     """Return the Newton step by conjugate gradients, whose products are those with W and with |W| or W∘W."""
     system = _System(problem, point)
-    xp = system.xp
-    residual = system.slope
-    step = xp.zeros_like(residual)
-    direction = preconditioned = residual / system.diagonal
-    squared = system.dot(residual, preconditioned)
-    goal = FORCING**2 * squared
-    for _ in range(INNER):
-        image = system.product(direction)
-        curvature = system.dot(direction, image)
-        length = system.ratio(squared, curvature)
-        step, residual = step + length * direction, residual - length * image
-        preconditioned = residual / system.diagonal
-        before, squared = squared, system.dot(residual, preconditioned)
-        if bool(xp.all((squared <= goal) | (curvature <= 0))):
-            break
-        direction = preconditioned + system.ratio(squared, before) * direction
+    first = dot(system.slope, system.slope / system.diagonal)
+    step = conjugate_gradients(
+        system.slope,
+        system.product,
+        lambda residual: residual / system.diagonal,
+        lambda residual, squared: squared <= FORCING**2 * first,
+        INNER,
+    ).x
     m = problem.size
-    promised = np.maximum(host(system.dot(system.slope, step))[:, 0].astype(np.float64), 0.0)
+    promised = np.maximum(host(dot(system.slope, step))[:, 0].astype(np.float64), 0.0)
     return NewtonStep(step[:, :m], step[:, m:], np.sqrt(promised))
 
 
@@ -147,22 +140,12 @@ class _System:
         exact = self.prior + problem.exact_information(point) + 0 * sd
         self.diagonal = xp.concat([exact, self.safe + own], axis=1)
 
-    def product(self, direction: Any) -> Any:
-        """Return the image of a direction."""
+    def product(self, direction: Any) -> tuple[Any, Any]:
+        """Return the image of a direction, and the curvature along it."""
         m = direction.shape[1] // 2
         p, u = direction[:, :m], direction[:, m:]
         means, spreads = self.weights.forward(p), self.entries.forward(self.scale * u)
         of_means = self.weights.adjoint(self.kappa * means + self.f * spreads) + self.prior * p
         of_spreads = self.scale * self.entries.adjoint(self.f * means + self.h * spreads) + self.safe * u
-        return self.xp.concat([of_means, of_spreads], axis=1)
-
-    def dot(self, first: Any, second: Any) -> Any:
-        """Return the inner product of each observation, (N, 1)."""
-        return self.xp.sum(first * second, axis=1, keepdims=True)
-
-    def ratio(self, numerator: Any, denominator: Any) -> Any:
-        """Return the quotient, 0 where there is nothing left to gain."""
-        positive = denominator > 0
-        return self.xp.where(
-            positive, numerator / self.xp.where(positive, denominator, 1.0 + 0 * denominator), 0 * numerator
-        )
+        image = self.xp.concat([of_means, of_spreads], axis=1)
+        return image, dot(direction, image)

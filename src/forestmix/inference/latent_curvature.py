@@ -1,6 +1,6 @@
 """Newton's equations in the means of latents of any family under Gaussian rows.
 
-Every factor is ``q_j(y) ∝ p(y) exp(-H_j y^2 / 2 + h_j y)``, and with its mean the ELBO has the slope (design 1.6)::
+Every factor is ``q_j(y) ∝ p(y) exp(-H_j y^2 / 2 + h_j y)``, and in its mean the ELBO has the slope (docs/latents.md)::
 
     g_j = sum_i w_ij e_i + H_j mu_j - h_j          which is 0 at an optimum
     d mu_j = Var_j d h_j                           so the curvature is  1 / Var - H + W^T kappa W
@@ -16,8 +16,9 @@ from __future__ import annotations
 import numpy as np
 import scipy
 
-from forestmix.arrays import Array, inner
+from forestmix.arrays import Array
 from forestmix.gram import precision_matrix
+from forestmix.inference.conjugate import conjugate_gradients, dot
 from forestmix.interfaces import Above, GaussianRows
 from forestmix.latents import Factors
 
@@ -41,31 +42,19 @@ def image(rows: GaussianRows, step: Array) -> Array:
 def solve(rows: GaussianRows, slope: Array, sd: Array, added: Array) -> tuple[Array, int]:
     """Return the step ``d mu`` for a slope, with ``added`` to the curvature of each latent, and the passes it took."""
     right, diagonal = sd * slope, 1 + (added - rows.information[0]) * sd**2
-    s, missed, passes = _conjugate_gradients(rows, right, sd, diagonal)
+
+    def product(direction: Array) -> tuple[Array, Array]:
+        along = diagonal * direction + sd * image(rows, sd * direction)
+        return along, dot(direction, along)
+
+    goal = FORCING**2 * dot(right, right)
+    s, missed, passes = conjugate_gradients(
+        right, product, lambda residual: residual, lambda residual, squared: squared <= goal, INNER
+    )
     if slope.shape[1] <= LARGEST:
         for k in map(int, np.flatnonzero(missed)):
             s[k] = _by_factor(rows, k, right[k], sd[k], diagonal[k], otherwise=s[k])
     return sd * s, passes
-
-
-def _conjugate_gradients(rows: GaussianRows, right: Array, sd: Array, diagonal: Array) -> tuple[Array, Array, int]:
-    """Return the solutions, which observations have none yet, and the number of iterations."""
-    s, direction, residual = np.zeros_like(right), right, right
-    squared = _dot(right, right)
-    goal, more, passes = FORCING**2 * squared, squared > 0, 0
-    while more.any() and passes < INNER:
-        along = diagonal * direction + sd * image(rows, sd * direction)
-        curvature = _dot(direction, along)
-        # Not positive: this observation stays where it is, at the gradient if it has gone nowhere yet.
-        if passes == 0:
-            s = np.where(curvature > 0, s, direction)
-        length = _ratio(squared, curvature)
-        s, residual = s + length * direction, residual - length * along
-        before, squared = squared, _dot(residual, residual)
-        more &= (curvature > 0) & (squared > goal)
-        direction = np.where(more, residual + _ratio(squared, before) * direction, 0.0)
-        passes += 1
-    return s, more[:, 0], passes
 
 
 def _by_factor(rows: GaussianRows, k: int, right: Array, sd: Array, diagonal: Array, otherwise: Array) -> Array:
@@ -78,13 +67,3 @@ def _by_factor(rows: GaussianRows, k: int, right: Array, sd: Array, diagonal: Ar
     except scipy.linalg.LinAlgError:
         return otherwise
     return scipy.linalg.cho_solve(made, right, check_finite=False)
-
-
-def _dot(first: Array, second: Array) -> Array:
-    """Return the inner product of each observation, (N, 1)."""
-    return inner(first, second)[:, np.newaxis]
-
-
-def _ratio(numerator: Array, denominator: Array) -> Array:
-    """Return the quotient, 0 where the denominator is not positive."""
-    return np.divide(numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0)

@@ -15,6 +15,7 @@ Newton's: each time that a step from the metric is refused, twice as many solves
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ from forestmix import vectors
 from forestmix.arrays import Array, inner
 from forestmix.inference.accelerate import dot, ratio
 from forestmix.inference.base import Memory, Proposal
+from forestmix.inference.conjugate import conjugate_gradients
 from forestmix.inference.joint_newton import JointNewton
 from forestmix.inference.problem import Point, Problem
 from forestmix.passes import normal_image
@@ -161,21 +163,21 @@ class NewtonSteps(Memory):
 
     def _solve(self, problem: Problem, point: Point, precision: Array, norm: Array) -> tuple[Array, int]:
         """Solve for the Newton step by conjugate gradients, to FORCING; return it and the number of iterations."""
-        weights = problem.site.layer.weights
-        step, residual = np.zeros_like(point.gradient), point.gradient
-        preconditioned = self._metric(residual, precision)
-        direction, squared = preconditioned, dot(residual, preconditioned)
         new_pairs: list[tuple[Array, Array]] = []
-        for _ in range(INNER):
-            image, curvature = normal_image(weights, direction, point.site.kappa, problem.prior_precision)
-            length = ratio(squared, curvature[:, np.newaxis])
-            step, residual = step + length * direction, residual - length * image
+
+        def product(direction: Array) -> tuple[Array, Array]:
+            image, curvature = normal_image(problem.weights, direction, point.site.kappa, problem.prior_precision)
+            return image, curvature[:, np.newaxis]
+
+        def enough(residual: Array, squared: Array) -> Array:
+            # All observations go on until the last one is there: a pass costs as much for one as for some.
+            return np.full_like(norm, (np.sqrt(dot(residual, residual / precision)) <= FORCING * norm).all(), bool)
+
+        def keep(direction: Array, image: Array) -> None:
             new_pairs.append((direction, image))
-            if (np.sqrt(dot(residual, residual / precision)) <= FORCING * norm).all():
-                break
-            preconditioned = self._metric(residual, precision)
-            before, squared = squared, dot(residual, preconditioned)
-            direction = preconditioned + ratio(squared, before) * direction
+
+        metric = partial(self._metric, precision=precision)
+        step = conjugate_gradients(point.gradient, product, metric, enough, INNER, keep).x
         # Not before the solve has ended: conjugate gradients need one and the same metric throughout.
         for pair in new_pairs:
             self._keep(*pair)

@@ -23,7 +23,7 @@ from forestmix.interfaces import Above, GaussianRows
 from forestmix.latents import Factors
 
 #: Inner iterations at most; an inner solve ends when the residual is this fraction of the slope.
-INNER, FORCING = 50, 0.1
+INNER, FORCING, LEAST = 50, 0.1, 1e-6
 #: Where conjugate gradients do not get there, a Cholesky factor does, for up to this many latents.
 LARGEST = 500
 
@@ -39,20 +39,23 @@ def image(rows: GaussianRows, step: Array) -> Array:
     return weights.adjoint(rows.kappa * weights.forward(step)).astype(np.float64)
 
 
-def solve(rows: GaussianRows, slope: Array, sd: Array, added: Array) -> tuple[Array, int]:
-    """Return the step ``d mu`` for a slope, with ``added`` to the curvature of each latent, and the passes it took."""
+def solve(rows: GaussianRows, slope: Array, sd: Array, added: Array, forcing: float = FORCING) -> tuple[Array, int]:
+    """Return the step ``d mu`` for a slope, with ``added`` to the curvature of each latent, and the passes it took.
+
+    ``forcing`` is the part of the slope that may be left; where there are few latents, 0 takes a factor at once.
+    """
     right, diagonal = sd * slope, 1 + (added - rows.information[0]) * sd**2
 
     def product(direction: Array) -> tuple[Array, Array]:
         along = diagonal * direction + sd * image(rows, sd * direction)
         return along, dot(direction, along)
 
-    goal = FORCING**2 * dot(right, right)
+    goal = max(forcing, LEAST) ** 2 * dot(right, right)
     s, missed, passes = conjugate_gradients(
         right, product, lambda residual: residual, lambda residual, squared: squared <= goal, INNER
     )
     if slope.shape[1] <= LARGEST:
-        for k in map(int, np.flatnonzero(missed)):
+        for k in map(int, np.flatnonzero(missed | (forcing == 0))):
             s[k] = _by_factor(rows, k, right[k], sd[k], diagonal[k], otherwise=s[k])
     return sd * s, passes
 

@@ -17,6 +17,8 @@ from forestmix.latents import Factors, GaussianFactors
 from forestmix.model import DEF, Observations
 from forestmix.posterior import as_layers
 
+#: How many times further than its distance from the prior's centre a latent may have to go.
+REACH = 10.0
 #: A precision that leaves a latent where it is.
 CERTAIN = 1e200
 
@@ -107,19 +109,20 @@ class LatentProblem:
     def distance_bound(self, point: LatentPoint) -> Array:
         """Return how far the optimum is by Newton's equations, in posterior standard deviations, (N,).
 
-        It is ``(g^T C^-1 g)^(1/2)``, g the slope in the means and C its curvature with the prior's precision added,
-        which stands for that of priors without any; half its square is the nats that are missing. Where a model has no
-        such curvature it is 0.
+        It is ``(g^T C^-1 g)^(1/2)``, g the slope in the means and C its curvature, with that of a Gaussian prior added
+        which is as wide as the latent may have to go: priors with straight tails do not say where to stop. Half its
+        square is the nats that are missing. Where a model has no such curvature it is 0.
         """
         if not self.has_curvature:
             return np.zeros(len(point.objective))
         rows, q, above = self.stack.interfaces[0], point.q.layers[0], self.stack.above(point.q, 0)
         zero = np.zeros_like(above.eta)
-        prior = rows.kind.tilted(above.family, above.eta, zero, zero).sd
+        start = rows.kind.tilted(above.family, above.eta, zero, zero)
+        far = start.sd + np.abs(q.mean - start.mean) if q.straight_tails else start.sd
         slope = latent_curvature.gradient(rows, self.stack.seen(point.q, 0), q, above)
         with np.errstate(divide="ignore", over="ignore"):
-            added = np.minimum(prior**-2.0, CERTAIN)
-        step, _ = latent_curvature.solve(rows, slope, q.sd, added)
+            added = np.minimum((REACH * far) ** -2.0, CERTAIN)
+        step, _ = latent_curvature.solve(rows, slope, q.sd, added, forcing=0.0)
         return np.sqrt(np.maximum(inner(slope, step), 0.0))
 
     def gradient_rounding(self, point: LatentPoint) -> Array:

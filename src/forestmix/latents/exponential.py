@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from forestmix.latents.tails import HalfLine
 @dataclass(frozen=True)
 class ExponentialFactors(Factors):
     """``q_j(y) ∝ exp(-H_j y^2 / 2 + h_j y)`` for ``y >= 0``; the prior's rate is in h."""
+
+    straight_tails: ClassVar[bool] = True
 
     H: Array
     h: Array

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 import scipy
@@ -19,6 +19,8 @@ from forestmix.latents.tails import HalfLine
 @dataclass(frozen=True)
 class LaplaceFactors(Factors):
     """``q_j(y) ∝ exp(-H_j u^2 / 2 + h_j u - rate_j |u|)`` with ``u = y - location_j`` and ``rate = 1 / scale``."""
+
+    straight_tails: ClassVar[bool] = True
 
     H: Array
     h: Array

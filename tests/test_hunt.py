@@ -17,7 +17,7 @@ from hunt.quadrature import softplus_expectations
 #: Generated problems of each family, smaller and with fewer iterations than those of ``python -m tests.hunt``. Counts
 #: under counts take the longest for an iteration.
 QUICK, ITERATIONS = 11, 150
-QUICK_COUNTS, ITERATIONS_OF_COUNTS = 5, 15
+QUICK_COUNTS, ITERATIONS_OF_COUNTS = 3, 10
 
 
 def report(verdict):
@@ -28,7 +28,7 @@ def report(verdict):
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_wrong_answer_is_called_converged(kind):
     count, iterations = (QUICK_COUNTS, ITERATIONS_OF_COUNTS) if " under " in kind else (QUICK, ITERATIONS)
-    for problem in generate([kind], count, seed=18, iterations=iterations, largest=6):
+    for problem in generate([kind], count, seed=18, iterations=iterations, largest=4):
         verdict = judge(problem)
         assert not verdict.failures, report(verdict)
 

@@ -164,7 +164,8 @@ def check_optimum(problem, end, verdict, oracle, optimum, slack):
     beyond = floor > SDS[dtype] or not size < TERMS[dtype]
     verdict.beyond += beyond
     check_status(end, verdict, not beyond)
-    check_trace(end, verdict, dtype, unit * max(slack, optimum.slack))
+    if not (beyond and end.status == "DECREASED"):
+        check_trace(end, verdict, dtype, unit * max(slack, optimum.slack))
     together = sds_together(optimum, floor)
     if not np.isfinite(end.mean).all() or not (end.sd > 0).all():
         return together

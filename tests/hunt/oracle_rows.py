@@ -114,9 +114,10 @@ class RowOracle:
         mean, sd = self._climb(mean, sd)
         slope, kappa = self.rows(self.b + self.W @ mean, self.spread(sd))[1:3]
         with precision():
-            matrix = np.diag(self.prior_precision) + (self.exact_W.T * exact(kappa)) @ self.exact_W
-            covariance = rounded(inverse(cholesky(matrix)))
-            condition = condition_number(rounded(matrix))
+            # By linear response of means and sds together; where they make up for each other, the posterior is wider.
+            matrix, size = self._joint_system(mean, sd)[1], len(mean)
+            covariance = rounded(inverse(cholesky(matrix)))[:size, :size]
+            condition = condition_number(rounded(matrix[:size, :size]))
         floor = self._floor(mean, slope, kappa, np.abs(covariance))
         exact_sd = np.sqrt(np.diag(covariance)).astype(float)
         value = float(self.value(mean, sd))

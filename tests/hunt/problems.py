@@ -13,8 +13,8 @@ COLUMNS_OF_COUNTS = (-2.0, 2.0)
 NEARLY_EQUAL = (-10.0, -1.0)
 LARGEST_COUNT = 12.0
 LARGEST = 12
-#: Iterations at most: of steps that are cheap, and of Newton's, which need few.
-ITERATIONS, NEWTON_ITERATIONS = 2000, 300
+#: Iterations at most: of steps that are cheap, of those of other latents, and of Newton's, which need few.
+ITERATIONS, LATENT_ITERATIONS, NEWTON_ITERATIONS = 2000, 500, 300
 
 #: Options of ``infer`` with how often they are drawn.
 GAUSSIAN_OPTIONS = [
@@ -43,12 +43,12 @@ def digits(values, count=3):
         return np.where((array == 0) | ~np.isfinite(scale), array, np.round(array * scale) / scale)
 
 
-def choose(rng, options, newton=False):
+def choose(rng, options, newton=False, plain_limit=ITERATIONS):
     """Return one of the options, by weight, with the limit of iterations."""
     weights = np.array([weight for weight, _ in options], float)
     chosen = options[rng.choice(len(options), p=weights / weights.sum())][1]
     plain = "algorithm" in chosen or chosen.get("accelerate") is False
-    return {**chosen, "max_iter": NEWTON_ITERATIONS if newton and not plain else ITERATIONS}
+    return {**chosen, "max_iter": NEWTON_ITERATIONS if newton and not plain else plain_limit}
 
 
 def shape(rng, largest):
@@ -229,7 +229,7 @@ def latents_under_gaussian(family):
         b = bias(rng, n, 2.0)
         draw = gaussian_x(rng, W, b, sd, draw_y)
         return Problem(f"{family} latents", np.full(n, "gaussian"), sd, W, b, family, prior,
-                       observations(rng, draw, n), choose(rng, LATENT_OPTIONS, True))  # fmt: skip
+                       observations(rng, draw, n), choose(rng, LATENT_OPTIONS, True, LATENT_ITERATIONS))  # fmt: skip
 
     return generate
 
@@ -272,7 +272,7 @@ def counts_under_counts(rows, latents):
 
         x = observations(rng, draw, n)
         return Problem(f"{latents} under {rows}", np.full(n, rows), trials, W, b, latents, prior, np.minimum(x, 1e6),
-                       choose(rng, COUNT_OPTIONS))  # fmt: skip
+                       choose(rng, COUNT_OPTIONS, True, NEWTON_ITERATIONS))  # fmt: skip
 
     return generate
 

@@ -9,7 +9,6 @@ from scipy import sparse
 import forestmix as fmx
 from forestmix import gram
 from forestmix.inference import accelerate, direct
-from forestmix.inference.start import default_start
 from forestmix.model import observations
 from forestmix.weights import as_weights
 
@@ -99,7 +98,7 @@ def test_both_matrices_are_those_of_their_formulas(kind, density):
 
 def factor_of(model, x):
     problem = fmx.ForestMixture().problem(model, observations(model, x))
-    point = problem.evaluate(default_start(problem))
+    point = problem.evaluate(problem.default_start())
     return direct.factor(problem, point, problem.prior_precision + problem.exact_information(point))
 
 
@@ -131,7 +130,7 @@ def test_a_vague_prior_over_few_rows_is_solved_to_rounding(monkeypatch):
 def price(model, count=1):
     data = observations(model, np.zeros((count, model.n_observed)))
     problem = fmx.ForestMixture().problem(model, data)
-    point = problem.evaluate(default_start(problem))
+    point = problem.evaluate(problem.default_start())
     return direct.price(problem, point, problem.prior_precision + problem.exact_information(point))
 
 

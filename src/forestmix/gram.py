@@ -100,6 +100,18 @@ class OrthogonalFactor:
         return scipy.linalg.solve_triangular(self.R, ordered, trans=1, check_finite=False)
 
 
+def orthogonal_factor(W: Array | scipy.sparse.csr_array, kappa: Array, scale: Array) -> OrthogonalFactor:
+    """Return the factor of the weighted rows of W over ``diag(1 / sigma0)``.
+
+    Many rows are first put together in parts, without the prior's: those are what a wide prior must not lose.
+    """
+    blocks = list(weighted_rows(W, kappa))
+    R = blocks[0]
+    for part in blocks[1:]:
+        R = scipy.linalg.qr(np.vstack([R, part]), mode="r", overwrite_a=True, check_finite=False)[0][: len(scale)]
+    return OrthogonalFactor(np.vstack([R, np.diag(1 / scale)]))
+
+
 def by_rows(weights: Weights) -> Array | scipy.sparse.csr_array:
     """Return W as an array or a sparse matrix whose rows can be chosen."""
     return weights.array if isinstance(weights, DenseWeights) else weights.rows()

@@ -30,12 +30,12 @@ from forestmix.arrays import Array, finite, numbers
 from forestmix.checks import between_zero_and_one
 from forestmix.errors import ArgumentError, ForestmixError
 from forestmix.flat import Flat
-from forestmix.gram import OrthogonalFactor, blocks_of, by_rows, dense_rows, precision_matrix, weighted_rows
+from forestmix.gram import blocks_of, by_rows, dense_rows, orthogonal_factor, precision_matrix
 from forestmix.latents import GaussianFactors
 from forestmix.model import DEF, Layer, Observations, Prior
 from forestmix.posterior import as_factors, prior_sd
 from forestmix.statistics import Site
-from forestmix.weights import Convolution, DenseWeights, SparseWeights, Weights, as_weights
+from forestmix.weights import SparseWeights, Weights, as_weights
 
 #: Up to this many latents A is factored: it fills half of the budget, and takes some seconds.
 DENSE_LIMIT = 2000
@@ -103,15 +103,8 @@ def deep_linear_response_sd(
 
 def double_precision(layer: Layer) -> Layer:
     """Return the layer with weights and parameters in float64, itself if they are."""
-    weights = layer.weights
-    if layer.dtype == np.float64:
-        return layer
-    if isinstance(weights, Convolution):
-        kernels = weights.kernels.astype(np.float64)
-        return Layer(layer.family, Convolution(kernels, weights.image_shape, weights.placement), layer.bias)
-    if isinstance(weights, DenseWeights):
-        return Layer(layer.family, DenseWeights(weights.array.astype(np.float64)), layer.bias)
-    return Layer(layer.family, SparseWeights(weights.rows().astype(np.float64)), layer.bias)
+    weights = layer.weights.in_double()
+    return layer if weights is layer.weights else Layer(layer.family, weights, layer.bias)
 
 
 def _functionals(given: Any, m: int) -> tuple[Weights, bool]:
@@ -207,7 +200,7 @@ def _by_orthogonal_factor(
     That is seen by a second factor, of rows whose last digit has been changed at random.
     """
     shaken = kappa * (1 + np.finfo(np.float64).eps * np.random.default_rng(0).choice([-4, 4], kappa.shape))
-    factors = [_orthogonal_factor(W, rows, scale) for rows in (kappa, shaken)]
+    factors = [orthogonal_factor(W, rows, scale) for rows in (kappa, shaken)]
     variances = np.empty(functionals.shape[0])
     for block in blocks_of(len(variances), 64 * len(scale)):
         c = dense_rows(functionals, block).T
@@ -219,18 +212,6 @@ def _by_orthogonal_factor(
                 "Raise tol, or bring the prior's sd nearer to the scale of the posterior."
             )
     return variances
-
-
-def _orthogonal_factor(W: Array | scipy.sparse.csr_array, kappa: Array, scale: Array) -> OrthogonalFactor:
-    """Return the factor of the weighted rows of W over ``diag(1 / sigma0)``.
-
-    Many rows are first put together in parts, without the prior's: those are what a wide prior must not lose.
-    """
-    blocks = list(weighted_rows(W, kappa))
-    R = blocks[0]
-    for part in blocks[1:]:
-        R = scipy.linalg.qr(np.vstack([R, part]), mode="r", overwrite_a=True, check_finite=False)[0][: len(scale)]
-    return OrthogonalFactor(np.vstack([R, np.diag(1 / scale)]))
 
 
 # Many latents: conjugate gradients for a block of right-hand sides at a time.

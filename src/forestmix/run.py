@@ -17,7 +17,6 @@ from forestmix.clock import WorkClock
 from forestmix.errors import ArgumentError
 from forestmix.inference import ALGORITHMS, Algorithm, ForestMixture, Point, Problem
 from forestmix.inference.base import choose_objective
-from forestmix.inference.start import default_start
 from forestmix.inference.stopping import Stopping
 from forestmix.model import DEF, Observations, observations
 from forestmix.progress import NoProgress, ProgressBar
@@ -109,7 +108,7 @@ def infer(
         ProgressBar(chosen.name, tol) if progress else NoProgress() as meter,
     ):
         problem = chosen.problem(model, data)
-        start = default_start(problem) if init is None else problem.start(init)
+        start = problem.default_start() if init is None else problem.start(init)
         for part in parts:
             one = len(parts) == 1
             run = _Run(chosen, problem if one else problem.take(part), start.take(part), tol, callback)

@@ -12,6 +12,7 @@ from forestmix import vectors
 from forestmix.arrays import Array, inner
 from forestmix.errors import ArgumentError
 from forestmix.families import Family
+from forestmix.inference.start import gaussian_start
 from forestmix.model import DEF, Observations
 from forestmix.partition import Partition
 from forestmix.posterior import GaussianFactors, as_factors, prior_sd, take_rows
@@ -114,6 +115,10 @@ class Problem:
     def climbed(self) -> str:
         """The bound whose value the objective is: "elbo", "fm", or "grouped" for one between the two."""
         return "grouped" if self.site.objective == "fm" and self.site.groups is not None else self.site.objective
+
+    def default_start(self) -> GaussianFactors:
+        """Return where a run starts that is given no start."""
+        return gaussian_start(self)
 
     def start(self, init: Any) -> GaussianFactors:
         """Return a start that the user gave, checked."""

@@ -8,8 +8,6 @@ import numpy as np
 import scipy
 
 from forestmix.arrays import Array
-from forestmix.inference.array_problem import ArrayProblem
-from forestmix.inference.latent_problem import LatentProblem
 from forestmix.posterior import GaussianFactors, prior_factors
 
 #: Row means from which on a fast-growing ``a`` is out of reach, and where the start puts such rows instead.
@@ -18,7 +16,7 @@ OUT_OF_REACH, WITHIN_REACH = 50.0, 10.0
 WEIGHT = 1e4
 
 
-def default_start(problem: Any) -> Any:
+def gaussian_start(problem: Any) -> GaussianFactors:
     """Return q at the prior, its standard deviations narrowed where the rows call for it.
 
     Rows of varying curvature see the spread of q through ``E a(m + s z)``, and a fast-growing ``a`` overflows at the
@@ -26,8 +24,6 @@ def default_start(problem: Any) -> Any:
     standard deviations are divided by it, which leaves every row with a spread of at most 1. The first step gives each
     latent a width of its own. Where ``a`` is out of reach at the prior mean, the start lies where it is not.
     """
-    if isinstance(problem, LatentProblem | ArrayProblem):
-        return problem.default_start()
     start = prior_factors(problem.model, problem.n_observations)
     if problem.curvature_is_constant:
         return start

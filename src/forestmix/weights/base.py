@@ -125,6 +125,16 @@ class Weights(ABC):
     def _rows(self, indices: Array | None) -> scipy.sparse.csr_array:
         """Return the rows at integers within range, or all."""
 
+    def in_double(self) -> Weights:
+        """Return the weights in float64, themselves if they are."""
+        return self if self.dtype == np.float64 else self._in_double()
+
+    def _in_double(self) -> Weights:
+        """Return a copy in float64, as a sparse matrix unless a kind of weights has a better form."""
+        from forestmix.weights.sparse import SparseWeights
+
+        return SparseWeights(self.rows().astype(np.float64))
+
     def toarray(self) -> Array:
         """Return W as a new dense array."""
         return self.rows().toarray()

@@ -178,6 +178,9 @@ class Convolution(Weights):
         parts = _stamp(self.kernels, self.latent_shape, self.image_shape, shifts, indices)
         return scipy.sparse.csc_array(parts, shape=(self.shape[0], len(parts[2]) - 1))
 
+    def _in_double(self) -> Convolution:
+        return Convolution(self.kernels.astype(np.float64), self.image_shape, self.placement)
+
     def _rows(self, indices: Array | None) -> scipy.sparse.csr_array:
         turned, shifts = self._turned_kernels, self._turned_shifts
         parts = _stamp(turned, self.image_shape, self.latent_shape, shifts, indices)

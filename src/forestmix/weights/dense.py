@@ -56,6 +56,9 @@ class DenseWeights(Weights):
     def _columns(self, indices: Array | None) -> scipy.sparse.csc_array:
         return scipy.sparse.csc_array(self.array if indices is None else self.array[:, indices])
 
+    def _in_double(self) -> DenseWeights:
+        return DenseWeights(self.array.astype(np.float64))
+
     def _rows(self, indices: Array | None) -> scipy.sparse.csr_array:
         return scipy.sparse.csr_array(self.array if indices is None else self.array[indices])
 

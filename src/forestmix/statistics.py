@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import scipy
 
-from forestmix.arrays import Array, plain, total
+from forestmix.arrays import Array, in_range, plain, total
 from forestmix.engines.rows import RowData, expected_terms, row_data
 from forestmix.model import Layer, Observations
 from forestmix.partition import Partition
@@ -275,7 +275,7 @@ class Site:
         """Return the expected log-likelihood, ``e`` and ``kappa`` of every row or of some; 0 where x is missing."""
         if rows is None and self.plain_rows is not None:
             found, *terms = expected_terms(self.plain_rows, eta, np.atleast_2d(spread))
-            error, kappa = (term.astype(eta.dtype, copy=False) for term in terms)
+            error, kappa = (in_range(term, eta.dtype) for term in terms)
             return found, error, kappa
         family, x, observed = self.layer.family, self.data.x, self.data.observed
         if rows is not None:

@@ -81,11 +81,18 @@ def distance(problem: Any, point: Any) -> Array:
     """
     if cost(problem) > AFFORDABLE:
         return problem.distance_bound(point)
-    decrement = newton_step(problem, point).decrement
-    if problem.joins_deviations:
-        return decrement
-    excess = problem.precision(point) * point.q.sd.astype(np.float64) ** 2 - 1
-    return np.hypot(decrement, np.sqrt(inner(excess, excess)))
+    parts = [newton_step(problem, point).decrement, _rounding_of_rows(problem, point)]
+    if not problem.joins_deviations:
+        excess = problem.precision(point) * point.q.sd.astype(np.float64) ** 2 - 1
+        parts.append(np.sqrt(inner(excess, excess)))
+    return np.sqrt(sum(part**2 for part in parts))
+
+
+def _rounding_of_rows(problem: Problem, point: Point) -> Array:
+    """Return what rounding of the row means may hide of a decrement, (N,): units in the last place of their terms."""
+    layer, unit = problem.site.layer, float(np.finfo(problem.model.dtype).eps)
+    terms = layer.weights.project(None, np.abs(point.q.mean), absolute=True).absolute + np.abs(layer.bias)
+    return unit * np.sqrt(inner(point.site.kappa * terms, terms))
 
 
 class _Factor(OrthogonalFactor):

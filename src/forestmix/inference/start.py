@@ -14,6 +14,8 @@ from forestmix.posterior import GaussianFactors, prior_factors
 OUT_OF_REACH, WITHIN_REACH = 50.0, 10.0
 #: How much more a row that is out of reach weighs than the prior.
 WEIGHT = 1e4
+#: How often rows that others have put out of reach are looked for.
+ROUNDS = 10
 
 
 def gaussian_start(problem: Any) -> GaussianFactors:
@@ -38,14 +40,29 @@ def narrowed(problem: Any, start: GaussianFactors) -> GaussianFactors:
 
 
 def _within_reach(problem: Any, start: GaussianFactors) -> Array:
-    """Return the prior means, moved by as little as brings rows that are out of reach back: a least squares problem."""
+    """Return the prior means, moved by as little as brings rows that are out of reach back: a least squares problem.
+
+    What brings some rows back may put others out of reach: then those are brought back as well.
+    """
     layer, mean = problem.site.layer, start.mean
-    eta = layer.weights.forward(mean) + layer.bias
     observed = problem.site.data.observed
-    out = (eta > OUT_OF_REACH) & (True if observed is None else observed)
-    for k in np.flatnonzero(out.any(axis=1)):
-        rows = layer.weights.rows(np.flatnonzero(out[k])).astype(np.float64) * start.sd[0]
-        size = WEIGHT / scipy.sparse.linalg.norm(rows)
-        found = scipy.sparse.linalg.lsmr(size * rows, size * (WITHIN_REACH - eta[k, out[k]]), damp=1.0, maxiter=1000)
-        mean[k] += start.sd[0] * found[0]
+    there = np.ones((1, layer.size), bool) if observed is None else observed
+    for k in range(len(mean)):
+        prior, back = mean[k].astype(np.float64), np.zeros(layer.size, bool)
+        for _ in range(ROUNDS):
+            eta = layer.weights.forward(mean[k]) + layer.bias
+            out = (eta > OUT_OF_REACH) & there[min(k, len(there) - 1)] & ~back
+            if not out.any():
+                break
+            back |= out
+            mean[k] = prior + _least_move(layer, prior, start.sd[0].astype(np.float64), np.flatnonzero(back))
     return mean
+
+
+def _least_move(layer: Any, prior: Array, sd: Array, rows: Array) -> Array:
+    """Return the least change of the means, in prior standard deviations, that brings the rows within reach."""
+    chosen = layer.weights.rows(rows).astype(np.float64)
+    away = WITHIN_REACH - (chosen @ prior + np.broadcast_to(layer.bias, layer.size)[rows])
+    scaled = chosen * sd
+    size = WEIGHT / scipy.sparse.linalg.norm(scaled)
+    return sd * scipy.sparse.linalg.lsmr(size * scaled, size * away, damp=1.0, maxiter=1000)[0]

@@ -17,7 +17,7 @@ PATIENCE = 100
 #: A run has diverged when its objective lies this many times its own size, plus as many nats, below the start.
 DIVERGENCE = 10.0
 #: Posterior standard deviations that a mean may be from the optimum in a result called converged, in either precision.
-FARTHEST = {np.dtype(np.float64): 0.005, np.dtype(np.float32): 0.1}
+FARTHEST = {np.dtype(np.float64): 0.002, np.dtype(np.float32): 0.1}
 #: ``tol`` is raised to this many units in the last place.
 LEAST_UNITS = 32
 #: A relative gradient norm above this is not small, whatever rounding is: such a run goes on.

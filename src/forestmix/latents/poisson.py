@@ -37,8 +37,12 @@ class PoissonFactors(Factors):
         shape = np.broadcast_shapes(np.shape(eta), np.shape(H), np.shape(h))
         slope, H = np.broadcast_to(eta + h, shape)[..., None], np.broadcast_to(H, shape)[..., None]
 
+        # Relative to a count near the top: by themselves the terms may be larger than their differences by many orders.
+        top = np.floor(np.clip(np.divide(slope, H, out=np.zeros(slope.shape), where=H > 0), 0, LONGEST))
+        of_top = scipy.special.gammaln(top + 1)
+
         def table(y: Array) -> Array:
-            return slope * y - 0.5 * H * y**2 - scipy.special.gammaln(y + 1)
+            return (y - top) * (slope - 0.5 * H * (y + top)) - (scipy.special.gammaln(y + 1) - of_top)
 
         return cls.from_table(grown(table))
 
@@ -51,7 +55,8 @@ class PoissonFactors(Factors):
     @classmethod
     def from_table(cls, table: Array) -> Self:
         """Return the factors with these log probabilities, up to a constant."""
-        return cls(table - scipy.special.logsumexp(table, axis=-1, keepdims=True))
+        shifted = table - np.max(table, axis=-1, keepdims=True)
+        return cls(shifted - scipy.special.logsumexp(shifted, axis=-1, keepdims=True))
 
     @classmethod
     def support(cls, eta: Array) -> int:

@@ -208,3 +208,14 @@ def test_sampling_and_prior_predictive():
         inside = (predictive.x >= predictive.lower) & (predictive.x <= predictive.upper)
         assert inside.mean() == pytest.approx(0.8, abs=0.01)
         assert predictive.mean.shape == predictive.sd.shape == (3,)
+
+
+def test_latents_that_are_alike_leave_the_saddle_between_them():
+    """Two columns all but equal: the parallel step keeps both alike, where the optimum has one of them at zero."""
+    W = [[0.0031726724051, 0.003172672413761396], [0.00546044525208, 0.0054604452578871825]]
+    model = fmx.DEF(fmx.Layer(fmx.Gaussian(0.001), W), prior=fmx.Prior(fmx.SpikeSlab(0.000256, 0.18)))
+    x = np.array([[-0.0034649, -0.0042047], [0.0027159, 0.0031375], [-0.0030067, -0.0075197]])
+    result = fmx.infer(model, x)
+    assert result.converged.all()
+    swept = fmx.infer(model, x, "cavi", init=result, max_iter=20)
+    assert (swept.objective <= result.objective + 1e-3).all()

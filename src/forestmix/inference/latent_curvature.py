@@ -42,7 +42,8 @@ def image(rows: GaussianRows, step: Array) -> Array:
 def solve(rows: GaussianRows, slope: Array, sd: Array, added: Array, forcing: float = FORCING) -> tuple[Array, int]:
     """Return the step ``d mu`` for a slope, with ``added`` to the curvature of each latent, and the passes it took.
 
-    ``forcing`` is the part of the slope that may be left; where there are few latents, 0 takes a factor at once.
+    ``forcing`` is the part of the slope that may be left. Where there are few latents, 0 takes a factor, and the step
+    is infinite where the curvature is not positive: that is a saddle.
     """
     right, diagonal = sd * slope, 1 + (added - rows.information[0]) * sd**2
 
@@ -56,7 +57,8 @@ def solve(rows: GaussianRows, slope: Array, sd: Array, added: Array, forcing: fl
     )
     if slope.shape[1] <= LARGEST:
         for k in map(int, np.flatnonzero(missed | (forcing == 0))):
-            s[k] = _by_factor(rows, k, right[k], sd[k], diagonal[k], otherwise=s[k])
+            otherwise = s[k] if forcing else np.full_like(s[k], np.inf)
+            s[k] = _by_factor(rows, k, right[k], sd[k], diagonal[k], otherwise)
     return sd * s, passes
 
 

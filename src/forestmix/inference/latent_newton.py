@@ -59,7 +59,8 @@ class LatentNewton(Memory):
     def propose(self, problem: LatentProblem, point: LatentPoint) -> Proposal:
         """Return plain steps first, and Newton steps then; a sweep for observations that these do not move.
 
-        Counts can be trapped: certain of a value from which the surrogate, narrower than the ELBO, leads nowhere.
+        Counts can be trapped: certain of a value from which the surrogate, narrower than the ELBO, leads nowhere. And
+        latents that are alike can stay alike where one of them should go: a saddle, which a sweep leaves.
         """
         self.steps += 1
         self.last = None
@@ -75,7 +76,7 @@ class LatentNewton(Memory):
         self.last = (q.mean, rows.slope(seen, q), step, latent_curvature.image(rows, step))
         self.damping = np.maximum(EASE * self.damping, LEAST_DAMPING)
         proposed = self._at(problem, point, 1.0)
-        trapped = rows.kind.discrete & (point.objective <= self.objective + point.rounding)
+        trapped = rows.kind.several_optima & (point.objective <= self.objective + point.rounding)
         self.objective = point.objective
         if trapped.any():
             proposed = sweep_latents(problem, point, None).where(trapped, proposed)

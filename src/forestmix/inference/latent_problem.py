@@ -111,7 +111,8 @@ class LatentProblem:
 
         It is ``(g^T C^-1 g)^(1/2)``, g the slope in the means and C its curvature, with that of a Gaussian prior added
         which is as wide as the latent may have to go: priors with straight tails do not say where to stop. Half its
-        square is the nats that are missing. Where a model has no such curvature it is 0.
+        square is the nats that are missing. Where a model has no such curvature it is 0; at a
+        saddle it is infinite.
         """
         if not self.has_curvature:
             return np.zeros(len(point.objective))
@@ -121,9 +122,10 @@ class LatentProblem:
         far = start.sd + np.abs(q.mean - start.mean) if q.straight_tails else start.sd
         slope = latent_curvature.gradient(rows, self.stack.seen(point.q, 0), q, above)
         with np.errstate(divide="ignore", over="ignore"):
-            added = np.minimum((REACH * far) ** -2.0, CERTAIN)
+            added = np.minimum((REACH * far) ** -2.0, CERTAIN) * (not q.several_optima)
         step, _ = latent_curvature.solve(rows, slope, q.sd, added, forcing=0.0)
-        return np.sqrt(np.maximum(inner(slope, step), 0.0))
+        maximum: Array = np.all(np.isfinite(step), axis=1)
+        return np.where(maximum, np.sqrt(np.maximum(inner(slope, np.where(maximum[:, None], step, 0.0)), 0.0)), np.inf)
 
     def gradient_rounding(self, point: LatentPoint) -> Array:
         """Return what rounding leaves of ``gradient_norm``, (N,): of the means themselves, and of the rows' slopes."""

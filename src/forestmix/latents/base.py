@@ -23,6 +23,8 @@ class Factors(Batch, ABC):
     #: True where q lives on 0, 1, 2, ...; ``density`` then gives probabilities.
     discrete: ClassVar[bool] = False
 
+    #: True where the ELBO may have several optima, and saddles between them.
+    several_optima: ClassVar[bool] = False
     #: True where the prior's log density is straight far out, so that its curvature bounds nothing there.
     straight_tails: ClassVar[bool] = False
 

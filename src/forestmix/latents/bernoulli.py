@@ -23,6 +23,7 @@ class BernoulliFactors(Factors):
 
     logit: Array
     discrete: ClassVar[bool] = True
+    several_optima: ClassVar[bool] = True
 
     @classmethod
     def tilted(cls, family: Bernoulli, eta: Array, H: Array, h: Array) -> Self:

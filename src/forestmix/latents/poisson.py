@@ -26,6 +26,7 @@ class PoissonFactors(Factors):
 
     log_table: Array
     discrete: ClassVar[bool] = True
+    several_optima: ClassVar[bool] = True
 
     @classmethod
     def tilted(cls, family: Poisson, eta: Array, H: Array, h: Array) -> Self:

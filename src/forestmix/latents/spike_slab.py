@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 import scipy
@@ -19,6 +19,8 @@ from forestmix.latents.bernoulli import coin_divergence
 @dataclass(frozen=True)
 class SpikeSlabFactors(Factors):
     """0 with probability ``sigma(-logit_j)``, else ``N(slab_mean_j, slab_sd_j^2)``."""
+
+    several_optima: ClassVar[bool] = True
 
     logit: Array
     slab_mean: Array

@@ -10,7 +10,7 @@ import numpy as np
 
 from .judge_latents import judge_counts, judge_latents
 from .oracle_gaussian import GaussianOracle, stacked
-from .oracle_rows import NotFoundError, NotRepresentableError, RowOracle
+from .oracle_rows import NotRepresentableError, RowOracle
 from .problems import KINDS
 
 #: How far a CONVERGED result may lie from the optimum, in exact posterior sds and in nats, by precision.
@@ -164,7 +164,7 @@ def check_optimum(problem, end, verdict, oracle, optimum, slack):
     beyond = floor > SDS[dtype] or not size < TERMS[dtype]
     verdict.beyond += beyond
     check_status(end, verdict, not beyond)
-    if not (beyond and end.status == "DECREASED"):
+    if not beyond:
         check_trace(end, verdict, dtype, unit * max(slack, optimum.slack))
     together = sds_together(optimum, floor)
     if not np.isfinite(end.mean).all() or not (end.sd > 0).all():
@@ -225,11 +225,11 @@ def judge_rows(problem, end, verdict):
     )
     try:
         optimum = oracle.optimum()
-    except NotFoundError:
-        verdict.unknown += 1
-        return None
     except NotRepresentableError:
         verdict.beyond += 1
+        return None
+    except ArithmeticError:
+        verdict.unknown += 1
         return None
     return check_optimum(problem, end, verdict, oracle, optimum, oracle.slack(end.mean, end.sd))
 

@@ -17,7 +17,7 @@ STEPS = 300
 #: Newton's decrement, in squared posterior sds, at which the optimum is as good as found.
 SETTLED, USABLE = 1e-16, 1e-8
 #: How far beyond the logarithm of a count its exponential is kept, one after another, on the way to the mode.
-CAPS = (2.0, 20.0, 600.0)
+CAPS = (2.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 600.0)
 #: Natural parameters beyond which an exponential overflows a float.
 OVERFLOW = 700.0
 

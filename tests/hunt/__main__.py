@@ -1,6 +1,7 @@
 """``python -m tests.hunt``: generate problems, judge forestmix on them, and print what failed."""
 
 import argparse
+import multiprocessing
 import sys
 from collections import Counter
 from pathlib import Path
@@ -18,6 +19,7 @@ def main():
     parser.add_argument("--problems", type=int, default=3000, help="how many, over all families")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--family", choices=KINDS, action="append", help="only this one; may be given several times")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--known", action="store_true", help="only the problems that were once answered wrongly")
     parser.add_argument("--table", action="store_true", help="print the table of docs/ranges.md")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="put the table into this page, docs/ranges.md")
@@ -43,8 +45,7 @@ def hunt(arguments):
     if not arguments.known:
         problems += generate(names, arguments.problems, arguments.seed)
     verdicts, terminal = [], sys.stderr.isatty()
-    for k, problem in enumerate(problems):
-        verdict = judge(problem)
+    for k, verdict in enumerate(judged(problems, arguments.jobs)):
         verdicts.append(verdict)
         show(verdict, arguments.verbose)
         if terminal:
@@ -53,6 +54,15 @@ def hunt(arguments):
     if terminal:
         print(file=sys.stderr)
     return verdicts
+
+
+def judged(problems, jobs):
+    """Yield a verdict for each problem, in their order; several processes judge several at a time."""
+    if jobs == 1:
+        yield from map(judge, problems)
+        return
+    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+        yield from pool.imap(judge, problems, chunksize=4)
 
 
 def show(verdict, verbose):

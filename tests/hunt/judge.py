@@ -196,7 +196,7 @@ def check_distance(end, verdict, dtype, optimum, value, floor, beyond):
     if not beyond:
         verdict.sds.append(sds)
         verdict.nats.append(nats)
-    if sds > max(SDS[dtype], floor) or nats > max(NATS[dtype], floor**2):
+    if sds > max(SDS[dtype], floor) or nats > max(NATS[dtype], min(floor, 1e100) ** 2):
         verdict.fail("wrong", wrong(end, f"{sds:.3g} sds and {nats:.3g} nats", optimum, beyond))
 
 

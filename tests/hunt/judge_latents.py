@@ -57,7 +57,7 @@ def judge_concave(problem, end, verdict, checks, oracle, slack):
         nats = optimum.value - value
         if not beyond:
             verdict.nats.append(nats)
-        if nats > max(checks.NATS[dtype], floor**2):
+        if nats > max(checks.NATS[dtype], min(floor, 1e100) ** 2):
             verdict.fail("wrong", checks.wrong(end, f"{nats:.3g} nats", optimum, beyond))
     return checks.sds_together(optimum, floor)
 

@@ -19,8 +19,10 @@ from forestmix.inference.problem import Point, Problem
 from forestmix.inference.rules import spread_at
 from forestmix.passes import normal_parts
 from forestmix.posterior import GaussianFactors, take_rows
+from forestmix.small import few_entries
 
-#: After this many steps objective and gradient are computed anew from the means, so that rounding does not build up.
+#: After this many steps objective and gradient are computed anew from the means, so that rounding does not build up;
+#: where W is small, after each.
 REFRESH = 50
 #: Once the objective is smaller by this factor than when it was computed last, what rounding had left of it then shows.
 SHRUNK = 1e3
@@ -102,7 +104,8 @@ class ConjugateGradients(Memory):
         self.steps, self.ahead = self.steps + 1, (gradient, norm)
         gain = 0.5 * length * forms[1]
         size = np.abs(point.objective + gain) + problem.size
-        if self.steps % REFRESH == 0 or np.any(self.computed > SHRUNK * size):
+        cheap = few_entries(problem.weights.shape, problem.n_observations)
+        if cheap or self.steps % REFRESH == 0 or np.any(self.computed > SHRUNK * size):
             return Proposal(q, 1, problem.size)
         # On the ELBO the preconditioner is the precision of q.
         known = norm if problem.site.objective == "elbo" else None

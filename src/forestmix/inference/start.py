@@ -13,7 +13,7 @@ from forestmix.posterior import GaussianFactors, prior_factors
 #: Row means from which on a fast-growing ``a`` is out of reach, and where the start puts such rows instead.
 OUT_OF_REACH, WITHIN_REACH = 50.0, 10.0
 #: How much more a row that is out of reach weighs than the prior.
-WEIGHT = 1e4
+WEIGHT = 1e6
 #: How often rows that others have put out of reach are looked for.
 ROUNDS = 10
 
@@ -65,4 +65,9 @@ def _least_move(layer: Any, prior: Array, sd: Array, rows: Array) -> Array:
     away = WITHIN_REACH - (chosen @ prior + np.broadcast_to(layer.bias, layer.size)[rows])
     scaled = chosen * sd
     size = WEIGHT / scipy.sparse.linalg.norm(scaled)
-    return sd * scipy.sparse.linalg.lsmr(size * scaled, size * away, damp=1.0, maxiter=1000)[0]
+    return (
+        sd
+        * scipy.sparse.linalg.lsmr(
+            size * scaled, size * away, damp=1.0, atol=1e-14, btol=1e-14, conlim=0, maxiter=1000
+        )[0]
+    )

@@ -13,7 +13,7 @@ from forestmix import small
 from forestmix.engines.protocol import Want
 from forestmix.engines.reference import ReferenceEngine
 from forestmix.model import observations
-from forestmix.posterior import GaussianFactors
+from forestmix.problem.given import GaussianFactors
 from forestmix.statistics import Site
 
 SHAPES = [(50, 5), (50, 20), (500, 10), (500, 100), (2000, 20), (2000, 200), (5000, 50), (5000, 1000)]

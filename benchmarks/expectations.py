@@ -8,9 +8,9 @@ import time
 import numpy as np
 from numba import njit
 
-from forestmix.kernels.expectations import fill_lower_expectations
-from forestmix.kernels.scratch import MEAN, SPREAD, VALUE, WIDTH, line, new_scratch
-from forestmix.kernels.softplus import fill_expectations
+from forestmix.engines.compiled.expectations import fill_lower_expectations
+from forestmix.engines.compiled.scratch import MEAN, SPREAD, VALUE, WIDTH, line, new_scratch
+from forestmix.engines.compiled.softplus import fill_expectations
 
 ROWS = 100_000
 REPEATS = 7

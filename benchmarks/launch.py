@@ -11,7 +11,7 @@ from functools import partial
 import numba
 import numpy as np
 
-from forestmix.kernels import threaded
+from forestmix.engines.compiled import threaded
 
 ROWS, COLUMNS, ROUNDS = 300, 1000, 200
 

@@ -23,7 +23,7 @@ import forestmix as fmx
 from forestmix.inference.accelerate import dot, ratio
 from forestmix.inference.base import Memory, Proposal
 from forestmix.inference.newton import NewtonSteps
-from forestmix.posterior import GaussianFactors
+from forestmix.problem.given import GaussianFactors
 
 GAP = 1e-8
 LIMIT, PLAIN_LIMIT = 2000, 4000

@@ -3,7 +3,7 @@
 import pytest
 
 from forestmix import small
-from forestmix.kernels import threaded
+from forestmix.engines.compiled import threaded
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -5,7 +5,7 @@ from scipy import sparse
 
 import forestmix as fmx
 from forestmix.model import observations
-from forestmix.posterior import GaussianFactors
+from forestmix.problem.given import GaussianFactors
 
 STORAGE = {"dense": np.ascontiguousarray, "sparse": sparse.csr_array}
 DATA = ("single", "batch", "missing", "shared sd")

@@ -5,7 +5,7 @@ from scipy import sparse
 
 import forestmix as fmx
 from forestmix.model import observations
-from forestmix.posterior import GaussianFactors
+from forestmix.problem.given import GaussianFactors
 
 LAYOUTS = {
     "row-major": np.ascontiguousarray,

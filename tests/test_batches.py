@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import forestmix as fmx
-from forestmix.batches import parts_of_batch
+from forestmix.inference.batches import parts_of_batch
 from forestmix.model import observations
 
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from forestmix.kernels.notice import TEXT
+from forestmix.engines.compiled.notice import TEXT
 
 pty = pytest.importorskip("pty")
 
@@ -15,7 +15,7 @@ CODE = """
 import time
 from types import SimpleNamespace
 from numba.core import event
-from forestmix.kernels import notice
+from forestmix.engines.compiled import notice
 notice.PATIENCE = 0.3
 def slow(module, seconds):
     function = SimpleNamespace(__module__=module)
@@ -24,11 +24,11 @@ def slow(module, seconds):
             time.sleep(seconds)
 """
 CASES = {
-    "two slow ones": ("slow('forestmix.kernels.dense', 0.5); slow('forestmix.kernels.csr', 0.5)", 1),
-    "several quick ones": ("for _ in range(5): slow('forestmix.kernels.dense', 0.12)", 1),
+    "two slow ones": ("slow('forestmix.engines.compiled.dense', 0.5); slow('forestmix.engines.compiled.csr', 0.5)", 1),
+    "several quick ones": ("for _ in range(5): slow('forestmix.engines.compiled.dense', 0.12)", 1),
     "a quick one, another package, from the cache": (
         """
-slow('forestmix.kernels.dense', 0.01)
+slow('forestmix.engines.compiled.dense', 0.01)
 slow('other.kernels', 0.5)
 with event.trigger_event('numba:compiler_lock'):
     time.sleep(0.5)
@@ -68,10 +68,10 @@ def test_numba_sends_the_event_when_it_compiles_and_not_when_it_loads(tmp_path):
 from numba.core import event
 with event.install_recorder("numba:compile") as recorder:
     import numpy as np
-    from forestmix.kernels.totals import add_entries
+    from forestmix.engines.compiled.totals import add_entries
     add_entries(0, 4, np.ones(4), np.zeros((1, 1)))
 names = [each.data["dispatcher"].py_func.__module__ for _, each in recorder.buffer]
-print(names.count("forestmix.kernels.totals"))
+print(names.count("forestmix.engines.compiled.totals"))
 """
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
     for events in ("2", "0"):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from forestmix.kernels import elementary
+from forestmix.engines.compiled import elementary
 
 RNG = np.random.default_rng(0)
 NEAR_ZERO = np.concatenate([RNG.uniform(-1, 1, 300), 10 ** RNG.uniform(-300, 0, 100)])

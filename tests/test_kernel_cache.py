@@ -11,26 +11,26 @@ from pathlib import Path
 import numba
 import pytest
 
-from forestmix.kernels import compiling
+from forestmix.engines.compiled import compiling
 
 KERNELS = Path(compiling.__file__).parent
 #: A kernel that inlines a function of another file.
 HELPER = """
-from forestmix.kernels.compiling import njit
+from forestmix.engines.compiled.compiling import njit
 @njit(forceinline=True)
 def scaled(x):
     return FACTOR * x
 """
 KERNEL = """
-from forestmix.kernels.compiling import njit
-from forestmix.kernels.trial_helper import scaled
+from forestmix.engines.compiled.compiling import njit
+from forestmix.engines.compiled.trial_helper import scaled
 @njit(cache=True)
 def kernel(x):
     return scaled(x)
 """
 RUN = """
 import numba
-from forestmix.kernels.trial_kernel import kernel
+from forestmix.engines.compiled.trial_kernel import kernel
 print(kernel(1.0), sum(kernel.stats.cache_hits.values()), repr(numba.config.CACHE_DIR))
 """
 
@@ -38,14 +38,14 @@ print(kernel(1.0), sum(kernel.stats.cache_hits.values()), repr(numba.config.CACH
 @pytest.fixture
 def package(tmp_path):
     """A copy of the package, with a kernel and its helper."""
-    shutil.copytree(KERNELS.parent, tmp_path / "forestmix", ignore=shutil.ignore_patterns("__pycache__"))
-    (tmp_path / "forestmix/kernels/trial_kernel.py").write_text(KERNEL)
+    shutil.copytree(KERNELS.parents[1], tmp_path / "forestmix", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "forestmix/engines/compiled/trial_kernel.py").write_text(KERNEL)
     edit(tmp_path, "2")
     return tmp_path
 
 
 def edit(package, factor):
-    (package / "forestmix/kernels/trial_helper.py").write_text(HELPER.replace("FACTOR", factor))
+    (package / "forestmix/engines/compiled/trial_helper.py").write_text(HELPER.replace("FACTOR", factor))
 
 
 def start(package, **environment):
@@ -83,13 +83,13 @@ def test_the_folder_that_a_user_chose(package):
 @pytest.mark.skipif(sys.platform != "linux", reason="the user's cache folder is elsewhere")
 def test_a_package_that_cannot_be_written_to(package):
     """A file in the place of the folder: permissions would not stop an administrator."""
-    (package / "forestmix/kernels/__pycache__").write_text("")
+    (package / "forestmix/engines/compiled/__pycache__").write_text("")
     users = {"XDG_CACHE_HOME": str(package / "user")}
     assert ended(start(package, **users))[:2] == ["2.0", "0"]
     edit(package, "3")
     assert ended(start(package, **users))[:2] == ["3.0", "0"]
     assert len(list(package.glob("user/numba/*/sources-*/*/*.nbc"))) == 2
-    nowhere = {"XDG_CACHE_HOME": str(package / "forestmix/kernels/__pycache__")}
+    nowhere = {"XDG_CACHE_HOME": str(package / "forestmix/engines/compiled/__pycache__")}
     assert ended(start(package, **nowhere))[:2] == ["3.0", "0"]
 
 
@@ -117,11 +117,11 @@ def imported(path):
 def test_kernels_hold_nothing_that_the_cache_does_not_know(path):
     """A kernel made by Numba's own decorator, or of code outside the folder, could be out of date."""
     for module, name in imported(path):
-        assert (module, name) != ("numba", "njit"), "take njit from forestmix.kernels.compiling"
-        if module.startswith("forestmix") and not module.startswith("forestmix.kernels"):
+        assert (module, name) != ("numba", "njit"), "take njit from forestmix.engines.compiled.compiling"
+        if module.startswith("forestmix") and not module.startswith("forestmix.engines.compiled"):
             assert (module, name) in {
                 ("forestmix.arrays", "Array"), ("forestmix.arrays", "plain"), ("forestmix.clock", "leave_out"),
-                ("forestmix", "kernels"),
+                ("forestmix.engines", "compiled"),
             }  # fmt: skip
 
 
@@ -140,7 +140,7 @@ def test_kernels_use_what_numba_documents(path):
     ({"NUMBA_CPU_NAME": "generic"}, 4), ({"NUMBA_CPU_FEATURES": "+avx,+avx512f"}, 8), ({"NUMBA_ENABLE_AVX": "0"}, 4),
 ])  # fmt: skip
 def test_tiles_fit_the_processor_that_is_compiled_for(setting, rows):
-    code = "from forestmix.kernels.lines import ROWS; print(ROWS)"
+    code = "from forestmix.engines.compiled.lines import ROWS; print(ROWS)"
     environment = os.environ | setting
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     assert ran.stdout.split() == [str(rows)]

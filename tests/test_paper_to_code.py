@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import forestmix as fmx
-from forestmix.experiments.figure2 import paper_algorithm
+from forestmix.paper.figure2 import paper_algorithm
 
 PAGE = (Path(__file__).parent.parent / "docs" / "paper_to_code.md").read_text("utf-8")
 #: How many displays each section of the paper has, of which none may be left out.

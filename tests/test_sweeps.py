@@ -6,11 +6,11 @@ from scipy import sparse
 
 import forestmix as fmx
 from forestmix.inference import compiled, interpreted
-from forestmix.inference.problem import Problem
+from forestmix.problem.gaussian import Problem
 from forestmix.inference.sweep import sweeps
 from forestmix.model import observations
 from forestmix.partition import Partition
-from forestmix.posterior import GaussianFactors
+from forestmix.problem.given import GaussianFactors
 
 N, M = 23, 19
 FAMILIES = {

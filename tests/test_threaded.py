@@ -7,7 +7,7 @@ import sys
 import numba
 import pytest
 
-from forestmix.kernels import threaded
+from forestmix.engines.compiled import threaded
 
 LARGE = 2**30
 
@@ -15,7 +15,7 @@ LARGE = 2**30
 @pytest.mark.parametrize("count", [1, 2])
 def test_the_environment_says_how_many(count):
     """In a process of its own: Numba reads its environment once. Nothing has started Numba's own threads there."""
-    code = f"from forestmix.kernels import threaded; print(threaded.threads({LARGE}))"
+    code = f"from forestmix.engines.compiled import threaded; print(threaded.threads({LARGE}))"
     environment = os.environ | {"NUMBA_NUM_THREADS": str(count)}
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     assert ran.stdout.split() == [str(count)]

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from forestmix.kernels import tiles
+from forestmix.engines.compiled import tiles
 
 HEIGHTS = pytest.mark.parametrize(
     ("height", "tile", "cut"), [(4, tiles._four, tiles._cut_four), (8, tiles._eight, tiles._cut_eight)]
@@ -28,7 +28,7 @@ def test_kernels_for_a_machine_with_narrow_registers():
     """The tests of passes and steps over a dense W, in a process whose kernels are compiled without wide registers."""
     here = Path(__file__).parent
     chosen = "three and float64 and (row-major or column-major) and (formulas or image or exact)"
-    code = "from forestmix.kernels.lines import ROWS; assert ROWS == 4"
+    code = "from forestmix.engines.compiled.lines import ROWS; assert ROWS == 4"
     environment = os.environ | {"NUMBA_ENABLE_AVX": "0"}
     subprocess.run([sys.executable, "-c", code], env=environment, check=True)
     done = subprocess.run(

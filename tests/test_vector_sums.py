@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from forestmix.kernels import vectors
+from forestmix.engines.compiled import vectors
 
 #: Fewer than the compiler works on at once, so that arrays can lie closer together than that.
 SIZE, PLACES = 16, 100

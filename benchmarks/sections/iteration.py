@@ -17,11 +17,11 @@ import forestmix as fmx
 from benchmarks.harness.rounds import clock
 from forestmix import memory
 from forestmix.inference.base import Memory
-from forestmix.kernels import threaded
-from forestmix.kernels.lines import ROWS
-from forestmix.kernels.tiles import adjoint_absolute, adjoint_both, forward_absolute, forward_spreads, tile
+from forestmix.engines.compiled import threaded
+from forestmix.engines.compiled.lines import ROWS
+from forestmix.engines.compiled.tiles import adjoint_absolute, adjoint_both, forward_absolute, forward_spreads, tile
 from forestmix.model import observations
-from forestmix.posterior import GaussianFactors
+from forestmix.problem.given import GaussianFactors
 
 #: Iterations that are timed one by one use memory again, as those of a run do.
 RUN = ExitStack()

@@ -7,11 +7,11 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from forestmix.auxiliary import Auxiliary, optimal_auxiliary
-    from forestmix.bounds import elbo, fm_bound, forest_likeness, gap
+    from forestmix.bounds.auxiliary import Auxiliary, optimal_auxiliary
+    from forestmix.bounds.values import elbo, fm_bound, forest_likeness, gap
     from forestmix.builders import from_arrays, from_sklearn
     from forestmix.errors import ArgumentError, ForestmixError
-    from forestmix.evidence import log_evidence
+    from forestmix.bounds.evidence import log_evidence
     from forestmix.families import Bernoulli, Binomial, Exponential, Gaussian, Laplace, Mixed, Poisson, SpikeSlab
     from forestmix.forest.covariance import LowRankPlusDiagonal
     from forestmix.forest.estimator import ForestMixtureModel as ForestMixtureModel
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from forestmix.forest.parameters import ForestDraw
     from forestmix.forest.selection import TreeSelection, select_n_trees
     from forestmix.inference import CAVI, BlockCoordinate, Damped, ForestMixture, Hogwild
-    from forestmix.layer_posterior import LayerPosterior
+    from forestmix.posterior.layer import LayerPosterior
     from forestmix.model import DEF, Layer, Prior
-    from forestmix.prediction import Prediction
-    from forestmix.result import Result, Status, Trace
+    from forestmix.posterior.prediction import Prediction
+    from forestmix.posterior.result import Result, Status, Trace
     from forestmix.run import Iteration, infer
     from forestmix.weights import Convolution, windows
 
@@ -31,11 +31,11 @@ else:
     #: Where each public name lives. They are imported when first asked for, so that the command line starts at once and
     #: a program pays for what it uses.
     _HOMES = {
-        "auxiliary": ("Auxiliary", "optimal_auxiliary"),
-        "bounds": ("elbo", "fm_bound", "forest_likeness", "gap"),
+        "bounds.auxiliary": ("Auxiliary", "optimal_auxiliary"),
+        "bounds.values": ("elbo", "fm_bound", "forest_likeness", "gap"),
         "builders": ("from_arrays", "from_sklearn"),
         "errors": ("ArgumentError", "ForestmixError"),
-        "evidence": ("log_evidence",),
+        "bounds.evidence": ("log_evidence",),
         "families": (
             "Bernoulli", "Binomial", "Exponential", "Gaussian", "Laplace", "Mixed", "Poisson", "SpikeSlab",
         ),
@@ -45,10 +45,10 @@ else:
         "forest.parameters": ("ForestDraw",),
         "forest.selection": ("TreeSelection", "select_n_trees"),
         "inference": ("CAVI", "BlockCoordinate", "Damped", "ForestMixture", "Hogwild"),
-        "layer_posterior": ("LayerPosterior",),
+        "posterior.layer": ("LayerPosterior",),
         "model": ("DEF", "Layer", "Prior"),
-        "prediction": ("Prediction",),
-        "result": ("Result", "Status", "Trace"),
+        "posterior.prediction": ("Prediction",),
+        "posterior.result": ("Result", "Status", "Trace"),
         "run": ("Iteration", "infer"),
         "weights": ("Convolution", "windows"),
     }  # fmt: skip

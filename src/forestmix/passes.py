@@ -20,7 +20,7 @@ from forestmix.small import few_entries
 from forestmix.weights import DenseWeights, SparseWeights, Weights
 
 if TYPE_CHECKING:  # kernels are imported where they are used: Numba takes a second to load
-    from forestmix.kernels.rows import RowTable
+    from forestmix.engines.compiled.rows import RowTable
 
 
 #: Bytes between what two threads write to. The processor fetches ahead of where a thread is, beyond the end of its
@@ -84,8 +84,8 @@ def fused_pass(
         exact: whether to return ``H_j = sum_i w_ij^2 kappa_i``.
 
     """
-    from forestmix.kernels import csr, dense, settling
-    from forestmix.kernels.rows import BERNOULLI
+    from forestmix.engines.compiled import csr, dense, settling
+    from forestmix.engines.compiled.rows import BERNOULLI
 
     rows = (bias, table.kind[0], table.x[0], table.scale, table.constant[0])
     # One block: large ones get large pages from NumPy, and small pages would be mapped one by one during the pass.
@@ -116,7 +116,7 @@ def settle_rows(bias: Array, table: RowTable, eta: Array, spread: Array | None) 
 
     ``spread`` is (N or 1, n), or ``None`` for 0.
     """
-    from forestmix.kernels import settling, threaded
+    from forestmix.engines.compiled import settling, threaded
 
     shape, dtype = eta.shape, eta.dtype
     error, kappa = memory.empty(shape, dtype), memory.empty(shape, dtype)
@@ -130,8 +130,8 @@ def settle_rows(bias: Array, table: RowTable, eta: Array, spread: Array | None) 
 
 def entries_of_row(table: RowTable, spread: bool) -> int:
     """Return how many entries of W take as long as the terms of a row, which a spread enters or not."""
-    from forestmix.kernels import threaded
-    from forestmix.kernels.rows import POISSON
+    from forestmix.engines.compiled import threaded
+    from forestmix.engines.compiled.rows import POISSON
 
     if not spread:
         return threaded.ENTRIES
@@ -140,7 +140,7 @@ def entries_of_row(table: RowTable, spread: bool) -> int:
 
 def curvatures(weights: Weights, sd: Array, kappa: Array, *, curvature: bool, exact: bool) -> Pass:
     """Return ``D`` and ``H`` at given ``kappa``, (n,): a pass over Gaussian rows that have it."""
-    from forestmix.kernels import rows
+    from forestmix.engines.compiled import rows
 
     n, m = weights.shape
     nothing, x = np.zeros((1, 1)), np.zeros((1, n), weights.dtype)
@@ -168,7 +168,7 @@ def normal_parts(weights: Weights, direction: Array, kappa: Array) -> tuple[Part
         rows = weights.forward(direction)
         weighted = rows * kappa
         return Parts(weights.adjoint(weighted)[None], _all_latents(weights, 1)), inner(rows, weighted)
-    from forestmix.kernels import csr, dense
+    from forestmix.engines.compiled import csr, dense
 
     given = (np.ascontiguousarray(direction[0]), np.ascontiguousarray(kappa[0], weights.dtype))
     kernels = (csr.normal_rows, dense.normal_rows, dense.normal_columns)
@@ -190,7 +190,7 @@ def _over_ranges(
 
     The kernels are those for sparse, row-major and column-major weights.
     """
-    from forestmix.kernels import csr, threaded
+    from forestmix.engines.compiled import csr, threaded
 
     m = weights.shape[1]
     if isinstance(weights, SparseWeights):
@@ -230,7 +230,7 @@ def totals_of(count: int, number: int = 2) -> Array:
 
 def _added_up(weights: Weights, parts: Parts, sd: Array, curvature: bool, sums: int) -> Array:
     """Return what the threads have added up, (sums, m), with ``D`` in the place of ``D sigma``."""
-    from forestmix.kernels import threaded, vectors
+    from forestmix.engines.compiled import threaded, vectors
 
     m, side_by_side, spread = weights.shape[1], isinstance(weights, SparseWeights), np.ascontiguousarray(sd)
     count = threaded.threads(m * sums * len(parts.sums))

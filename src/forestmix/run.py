@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from forestmix import memory
 from forestmix.arrays import Array
-from forestmix.batches import DEFAULT_MEMORY_BUDGET, merged, parts_of_batch
+from forestmix.inference.batches import DEFAULT_MEMORY_BUDGET, merged, parts_of_batch
 from forestmix.checks import between_zero_and_one, flag, one_of, whole_number
 from forestmix.clock import WorkClock
 from forestmix.errors import ArgumentError
@@ -19,8 +19,8 @@ from forestmix.inference import ALGORITHMS, Algorithm, ForestMixture, Point, Pro
 from forestmix.inference.base import choose_objective
 from forestmix.inference.stopping import Stopping
 from forestmix.model import DEF, Observations, observations
-from forestmix.progress import NoProgress, ProgressBar
-from forestmix.result import LayerPosterior, Result, Status, Trace
+from forestmix.inference.progress import NoProgress, ProgressBar
+from forestmix.posterior.result import LayerPosterior, Result, Status, Trace
 from forestmix.small import chosen_engine
 
 #: Iterations when ``max_iter`` is left out.

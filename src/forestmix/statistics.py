@@ -27,14 +27,14 @@ from forestmix.engines.rows import RowData, expected_terms, row_data
 from forestmix.model import Layer, Observations
 from forestmix.partition import Partition
 from forestmix.passes import Pass, curvatures, fused_pass, has_fused_pass, settle_rows
-from forestmix.posterior import GaussianFactors
+from forestmix.problem.given import GaussianFactors
 from forestmix.small import few_entries
 from forestmix.weights.base import Projection
 from forestmix.weights.dense import DenseWeights
 
 if TYPE_CHECKING:  # kernels are imported where they are used: Numba takes a second to load
-    from forestmix.kernels.columns import Columns
-    from forestmix.kernels.rows import RowTable
+    from forestmix.engines.compiled.columns import Columns
+    from forestmix.engines.compiled.rows import RowTable
 
 Objective = Literal["fm", "elbo"]
 
@@ -94,7 +94,7 @@ class Site:
     @cached_property
     def row_table(self) -> RowTable | None:
         """The rows as the compiled kernels know them; ``None`` where the family has no compiled form."""
-        from forestmix.kernels import rows
+        from forestmix.engines.compiled import rows
 
         codes = self.layer.family.row_codes(self.data.x)
         if codes is None:
@@ -123,7 +123,7 @@ class Site:
     @cached_property
     def column_arrays(self) -> Columns:
         """W by columns, as the kernels of sweeps read it; a dense array is read where it lies."""
-        from forestmix.kernels.columns import dense_columns, sparse_columns
+        from forestmix.engines.compiled.columns import dense_columns, sparse_columns
 
         weights = self.layer.weights
         return dense_columns(weights.array) if isinstance(weights, DenseWeights) else sparse_columns(self.columns)
@@ -131,7 +131,7 @@ class Site:
     @cached_property
     def row_arrays(self) -> Columns:
         """W by rows, likewise: the columns of its transpose."""
-        from forestmix.kernels.columns import dense_columns, sparse_columns
+        from forestmix.engines.compiled.columns import dense_columns, sparse_columns
 
         weights = self.layer.weights
         return dense_columns(weights.array.T) if isinstance(weights, DenseWeights) else sparse_columns(self.rows)
@@ -293,14 +293,14 @@ class Site:
         return log_likelihood, error, kappa
 
     def _grouped_spread(self, groups: Partition, sd: Array) -> Array:
-        from forestmix.kernels.groups import group_spread_squared
+        from forestmix.engines.compiled.groups import group_spread_squared
 
         total = np.zeros((sd.shape[0], self.layer.size), sd.dtype)
         group_spread_squared(self.column_arrays, groups.starts, groups.members, np.ascontiguousarray(sd), total)
         return np.sqrt(total)
 
     def _grouped_curvature(self, groups: Partition, sd: Array, kappa: Array) -> Array:
-        from forestmix.kernels.groups import group_curvature
+        from forestmix.engines.compiled.groups import group_curvature
 
         sd, kappa = same_rows(sd, kappa)
         out = np.empty_like(sd)

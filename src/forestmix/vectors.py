@@ -117,6 +117,6 @@ def _form(vector: Array, precision: Array) -> Array:
 
 def _compiled(kernel: str, shape: tuple[int, int], sums: int, *arguments: Any) -> Array:
     """Run a kernel of ``kernels.vectors`` on threads."""
-    from forestmix.kernels import threaded, vectors
+    from forestmix.engines.compiled import threaded, vectors
 
     return threaded.summed(getattr(vectors, kernel), shape, sums, *arguments)

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 import forestmix as fmx
 from forestmix.cli import app
-from forestmix.experiments import claims as claims_module
-from forestmix.experiments import run as run_module
+from forestmix.paper import claims as claims_module
+from forestmix.paper import run as run_module
 
 SMALL = ["--images", "1", "--repeats", "2", "--iterations", "12", "--seed", "5"]
 TABLES = ("fig2a.csv", "fig2b.csv", "fig2c.csv", "beyond.csv", "summary.csv")
@@ -210,7 +210,7 @@ def test_the_demo_is_the_three_figures_at_its_own_size(tmp_path, monkeypatch):
         seen.append(settings)
         raise fmx.ForestmixError("stopped by the test")
 
-    monkeypatch.setattr("forestmix.experiments.run_experiments", stop)
+    monkeypatch.setattr("forestmix.paper.run_experiments", stop)
     result = forestmix("demo", "--out", tmp_path, "--seed", 4)
     assert result.exit_code == 2
     assert seen[0].figures == ("fig2a", "fig2b", "fig2c")
@@ -223,7 +223,7 @@ def test_an_interrupted_run_does_not_look_like_a_failed_claim(tmp_path, monkeypa
     def interrupt(settings, meter):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("forestmix.experiments.run_experiments", interrupt)
+    monkeypatch.setattr("forestmix.paper.run_experiments", interrupt)
     result = forestmix("demo", "--out", tmp_path)
     assert result.exit_code == 130
     assert "Interrupted." in result.output

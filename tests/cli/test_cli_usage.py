@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import forestmix as fmx
 from forestmix.cli import app
-from forestmix.experiments import Settings
+from forestmix.paper import Settings
 
 
 def forestmix(*arguments):
@@ -45,7 +45,7 @@ def test_help_does_not_import_what_is_slow():
     """The parts that only a run needs are not loaded for --help."""
     code = (
         "import sys, forestmix.cli; "
-        "print([name for name in ('matplotlib', 'forestmix.experiments', 'forestmix.data') if name in sys.modules])"
+        "print([name for name in ('matplotlib', 'forestmix.paper', 'forestmix.data') if name in sys.modules])"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"

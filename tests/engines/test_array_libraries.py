@@ -13,7 +13,7 @@ from engine_cases import DATA, FAMILIES, case
 from forestmix.engines.protocol import Want
 from forestmix.engines.reference import ReferenceEngine
 from forestmix.errors import ArgumentError
-from forestmix.posterior import GaussianFactors
+from forestmix.problem.given import GaussianFactors
 from forestmix.weights.arrays import ArrayWeights
 
 ENGINE = ReferenceEngine()
@@ -122,7 +122,7 @@ import forestmix as fmx
 from forestmix.engines.protocol import Want
 from forestmix.engines.reference import ReferenceEngine
 from forestmix.model import observations
-from forestmix.posterior import GaussianFactors
+from forestmix.problem.given import GaussianFactors
 from forestmix.weights.arrays import ArrayWeights
 warnings.simplefilter("error")
 W = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from array_libraries import LIBRARIES, namespace, numpy_of
-from forestmix.expectations import NARROW, exponential, mills_ratio, softplus
-from forestmix.kernels.expectations import fill_lower_expectations
+from forestmix.families.expectations import NARROW, exponential, mills_ratio, softplus
+from forestmix.engines.compiled.expectations import fill_lower_expectations
 from softplus_oracle import DIGITS, exact
 
 XP = namespace("numpy")

@@ -14,7 +14,7 @@ from forestmix.engines.protocol import Capability, Statistics, Want, require
 from forestmix.engines.reference import ReferenceEngine
 from forestmix.errors import ArgumentError
 from forestmix.model import Observations, observations
-from forestmix.posterior import GaussianFactors
+from forestmix.problem.given import GaussianFactors
 from forestmix.statistics import Site
 from softplus_oracle import exact
 

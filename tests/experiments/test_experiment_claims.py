@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from forestmix.experiments import check_claims
-from forestmix.experiments.curves import Curve
-from forestmix.experiments.figure2 import Panel
+from forestmix.paper import check_claims
+from forestmix.paper.curves import Curve
+from forestmix.paper.figure2 import Panel
 
 HOLDS = {"fig2a": (0, 0.1, 0.5, 2), "fig2b": (0.1, 0.2, 0.3), "fig2c": (0.1, 2, 5, 3, 6)}
 CURVES = {

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 import forestmix as fmx
-from forestmix.experiments.beyond import ACCELERATED, BLOCKS, CAVI, FM, Race
-from forestmix.experiments.curves import Curve, pooled, run_race, run_steps, thinned
-from forestmix.experiments.draws import draw_digits
-from forestmix.experiments.figure2 import paper_algorithm
-from forestmix.experiments.findings import cost_to_reach, findings
-from forestmix.experiments.meter import Meter
-from forestmix.experiments.problems import region_problem, window_problem
+from forestmix.paper.beyond import ACCELERATED, BLOCKS, CAVI, FM, Race
+from forestmix.paper.curves import Curve, pooled, run_race, run_steps, thinned
+from forestmix.paper.draws import draw_digits
+from forestmix.paper.figure2 import paper_algorithm
+from forestmix.paper.findings import cost_to_reach, findings
+from forestmix.paper.meter import Meter
+from forestmix.paper.problems import region_problem, window_problem
 
 
 class CountingMeter(Meter):

@@ -5,8 +5,8 @@ import pytest
 
 import forestmix as fmx
 from forestmix import data
-from forestmix.experiments.draws import Draw, draw_all, draw_digits, draw_photographs, scale
-from forestmix.experiments.problems import RidgeProblem, kernel_problem, region_problem, window_problem
+from forestmix.paper.draws import Draw, draw_all, draw_digits, draw_photographs, scale
+from forestmix.paper.problems import RidgeProblem, kernel_problem, region_problem, window_problem
 
 
 @pytest.fixture(scope="module")

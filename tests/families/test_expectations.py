@@ -9,7 +9,7 @@ from scipy import special
 
 from forestmix.errors import ArgumentError
 from forestmix.families import Bernoulli, Binomial, Poisson
-from forestmix.kernels.expectations import RAMP_LIMIT, SERIES_LIMIT, STEP_LIMITS, softplus_expectations, softplus_gap
+from forestmix.engines.compiled.expectations import RAMP_LIMIT, SERIES_LIMIT, STEP_LIMITS, softplus_expectations, softplus_gap
 from softplus_oracle import DIGITS, exact, panels
 
 CORNERS = list(

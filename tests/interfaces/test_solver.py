@@ -5,8 +5,8 @@ import pytest
 from scipy import optimize, stats
 
 import forestmix as fmx
-from forestmix.interfaces.count_parents import Entries
-from forestmix.interfaces.solver import BRIEF, RowSolver
+from forestmix.problem.interfaces.count_parents import Entries
+from forestmix.problem.interfaces.solver import BRIEF, RowSolver
 
 ROWS = {"bernoulli": fmx.Bernoulli(), "binomial": fmx.Binomial(5), "poisson": fmx.Poisson()}
 

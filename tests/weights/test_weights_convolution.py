@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from forestmix.kernels import convolution as kernel
-from forestmix.kernels import threaded
+from forestmix.engines.compiled import convolution as kernel
+from forestmix.engines.compiled import threaded
 from forestmix.weights import Convolution, convolution
 from weights_registry import WEIGHTS, random_kernels
 from weights_registry import convolution as placed

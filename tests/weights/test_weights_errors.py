@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 from forestmix.errors import ArgumentError
-from forestmix.kernels import threaded
+from forestmix.engines.compiled import threaded
 from forestmix.weights import Convolution, DenseWeights, SparseWeights, as_weights, checks, windows
 
 NAN, INF = np.nan, np.inf

@@ -13,7 +13,7 @@ from forestmix.cli.data import data_app
 from forestmix.cli.group import ErrorReportingGroup, exit_code
 
 if TYPE_CHECKING:
-    from forestmix.experiments import Settings
+    from forestmix.paper import Settings
 
 #: Sizes of the demo: several images and seeds, within a minute on two cores.
 DEMO_IMAGES, DEMO_REPEATS = 3, 2
@@ -59,7 +59,7 @@ def demo(out: Out = Path("forestmix-demo"), seed: Seed = 0) -> None:
 
     Example: [bold]forestmix demo --out demo[/bold], then open demo/report.html.
     """
-    from forestmix.experiments import Settings
+    from forestmix.paper import Settings
 
     _run(Settings(seed=seed, images=DEMO_IMAGES, repeats=DEMO_REPEATS), out)
 
@@ -89,7 +89,7 @@ def reproduce(
 
     Example: [bold]forestmix reproduce fig2a fig2c --images 10 --out figure2[/bold]
     """
-    from forestmix.experiments import FIGURES, Settings
+    from forestmix.paper import FIGURES, Settings
 
     chosen = tuple(figures) if figures else FIGURES
     settings = Settings(chosen, seed, repeats, images, iterations, full, beyond)
@@ -99,8 +99,8 @@ def reproduce(
 def _run(settings: Settings, out: Path) -> None:
     """Run, write, show; exit with 1 if a claim failed."""
     from forestmix.cli.terminal import BarMeter, show_outcome
-    from forestmix.experiments import run_experiments, write_outcome
-    from forestmix.experiments.output import prepare_folder
+    from forestmix.paper import run_experiments, write_outcome
+    from forestmix.paper.output import prepare_folder
     from forestmix.report import write_report
 
     prepare_folder(out)  # before the work, which would be lost

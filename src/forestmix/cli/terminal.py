@@ -24,9 +24,9 @@ from rich.progress import (
 from rich.table import Table
 
 from forestmix.data import DatasetStatus
-from forestmix.experiments import Meter, Outcome
-from forestmix.experiments.findings import COSTS, GAPS, cost_to_reach
-from forestmix.experiments.output import summary
+from forestmix.paper import Meter, Outcome
+from forestmix.paper.findings import COSTS, GAPS, cost_to_reach
+from forestmix.paper.output import summary
 
 
 class _Shown:

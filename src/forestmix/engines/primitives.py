@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from forestmix import expectations
+from forestmix.families import expectations
 from forestmix.errors import ArgumentError
 from forestmix.families.primitive import Kind
 

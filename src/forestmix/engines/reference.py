@@ -17,7 +17,7 @@ import array_api_compat
 
 from forestmix.engines.protocol import Capability, Moments, Objective, RowTerms, Statistics, Want
 from forestmix.engines.rows import RowData, double, expected_terms, row_data
-from forestmix.expectations import quiet
+from forestmix.families.expectations import quiet
 from forestmix.model import Layer, Observations
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from forestmix.engines.primitives import terms_of
 from forestmix.errors import ArgumentError
-from forestmix.expectations import quiet
+from forestmix.families.expectations import quiet
 from forestmix.model import Layer, Observations
 
 

@@ -10,7 +10,7 @@ import scipy
 
 from forestmix.arrays import Array
 from forestmix.errors import ArgumentError
-from forestmix.expectations import lower_softplus
+from forestmix.families.expectations import lower_softplus
 from forestmix.families.base import ExpectedLogPartition, Family, RowCodes, RowExpectations
 from forestmix.families.primitive import Kind, Primitive, primitive
 
@@ -66,7 +66,7 @@ class Bernoulli(Family):
 
     def row_codes(self, x: Array) -> RowCodes:
         """Return the code; there are no parameters."""
-        from forestmix.kernels import rows
+        from forestmix.engines.compiled import rows
 
         return RowCodes(rows.BERNOULLI, 0.0, 0.0)
 
@@ -109,7 +109,7 @@ class LogisticExpectations(NamedTuple):
         if centre.size <= FEW:
             lower = tuple(lower_softplus(np, -np.abs(centre), width))
         else:
-            from forestmix.kernels import expectations
+            from forestmix.engines.compiled import expectations
 
             out = np.empty((4, centre.size))
             expectations.fill_lower_expectations(centre, width, out)
@@ -129,7 +129,7 @@ class LogisticExpectations(NamedTuple):
 
 def softplus_gap(mean: Array, wide: Array, narrow: Array) -> Array:
     """Return ``E a(mean + wide z) - E a(mean + narrow z)`` for ``a(eta) = log(1 + exp(eta))``, in float64."""
-    from forestmix.kernels import expectations
+    from forestmix.engines.compiled import expectations
 
     shape, (centre, upper, lower) = flatten(mean, wide, narrow)
     out = np.empty(centre.size)

@@ -111,7 +111,7 @@ class Binomial(Family):
 
     def row_codes(self, x: Array) -> RowCodes:
         """Return the numbers of trials, and what Stirling's formula leaves of ``-log C``."""
-        from forestmix.kernels import rows
+        from forestmix.engines.compiled import rows
 
         successes, trials = self._counts(x)
         return RowCodes(rows.BINOMIAL, trials, _remainder(successes, trials))

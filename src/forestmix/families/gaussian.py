@@ -89,7 +89,7 @@ class Gaussian(Family):
 
     def row_codes(self, x: Array) -> RowCodes:
         """Return ``1 / sd`` and the logarithm of the normaliser."""
-        from forestmix.kernels import rows
+        from forestmix.engines.compiled import rows
 
         sd = self.sd.astype(np.float64)
         return RowCodes(rows.GAUSSIAN, 1 / sd, np.log(sd) + _HALF_LOG_TWO_PI)

@@ -91,7 +91,7 @@ class Poisson(Family):
 
     def row_codes(self, x: Array) -> RowCodes:
         """Return what Stirling's formula leaves of ``log x!``."""
-        from forestmix.kernels import rows
+        from forestmix.engines.compiled import rows
 
         return RowCodes(rows.POISSON, 0.0, stirling_remainder(x))
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from forestmix.arrays import Array
-from forestmix.auxiliary import Auxiliary, check_auxiliary, optimal_auxiliary
+from forestmix.bounds.auxiliary import Auxiliary, check_auxiliary, optimal_auxiliary
 from forestmix.errors import ArgumentError
 from forestmix.families import Gaussian
 from forestmix.forest.covariance import dense

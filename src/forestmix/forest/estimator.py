@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from forestmix.arrays import Array
-from forestmix.auxiliary import Auxiliary
+from forestmix.bounds.auxiliary import Auxiliary
 from forestmix.families import Gaussian
 from forestmix.forest.bound import forest_of_bound
 from forestmix.forest.fitted import FittedForest

@@ -6,7 +6,7 @@ from forestmix.inference.cavi import CAVI
 from forestmix.inference.damped import Damped
 from forestmix.inference.forest_mixture import ForestMixture
 from forestmix.inference.hogwild import Hogwild
-from forestmix.inference.problem import Point, Problem
+from forestmix.problem.gaussian import Point, Problem
 
 #: Every algorithm by name; the conformance tests run over it.
 ALGORITHMS: dict[str, type[Algorithm]] = {

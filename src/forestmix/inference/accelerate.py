@@ -15,10 +15,10 @@ from forestmix import vectors
 from forestmix.arrays import Array
 from forestmix.inference import direct
 from forestmix.inference.base import Memory, Proposal
-from forestmix.inference.problem import Point, Problem
+from forestmix.problem.gaussian import Point, Problem
 from forestmix.inference.rules import spread_at
 from forestmix.passes import normal_parts
-from forestmix.posterior import GaussianFactors, take_rows
+from forestmix.problem.given import GaussianFactors, take_rows
 from forestmix.small import few_entries
 
 #: After this many steps objective and gradient are computed anew from the means, so that rounding does not build up;

@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 from forestmix.arrays import Array
 from forestmix.checks import one_of
 from forestmix.errors import ArgumentError
-from forestmix.inference.latent_problem import LatentProblem
-from forestmix.inference.make import make_problem
-from forestmix.inference.problem import Point, Problem
+from forestmix.problem.latent_problem import LatentProblem
+from forestmix.problem.make import make_problem
+from forestmix.problem.gaussian import Point, Problem
 from forestmix.model import DEF, Observations
-from forestmix.posterior import GaussianFactors
+from forestmix.problem.given import GaussianFactors
 from forestmix.statistics import Objective
 
 

@@ -12,7 +12,7 @@ from forestmix.arrays import generator
 from forestmix.checks import whole_number
 from forestmix.inference.base import Algorithm, Proposal, check_order
 from forestmix.inference.cavi import SweepMemory
-from forestmix.inference.problem import Point, Problem
+from forestmix.problem.gaussian import Point, Problem
 from forestmix.inference.rules import exact, step_groups
 from forestmix.inference.schedule import Cursor, OneOfEveryBlock
 from forestmix.partition import Partition, check_groups

@@ -12,14 +12,14 @@ from forestmix.checks import whole_number
 from forestmix.errors import ArgumentError
 from forestmix.inference.base import Algorithm, Memory, Proposal, check_order
 from forestmix.inference.compiled import by_observations, plain_rows
-from forestmix.inference.latent_problem import LatentProblem
+from forestmix.problem.latent_problem import LatentProblem
 from forestmix.inference.latent_steps import sweep_latents
-from forestmix.inference.problem import Point, Problem
+from forestmix.problem.gaussian import Point, Problem
 from forestmix.inference.rules import exact, step_groups
 from forestmix.inference.schedule import Cursor, OneOfEveryBlock
 from forestmix.inference.sweep import sweeps
 from forestmix.partition import Partition
-from forestmix.posterior import GaussianFactors
+from forestmix.problem.given import GaussianFactors
 
 
 class SweepMemory(Memory):
@@ -106,7 +106,7 @@ class CAVI(Algorithm):
         steps = problem.size if self.steps_per_iteration is None else self.steps_per_iteration
         if not problem.curvature_is_constant:
             return Proposal(sweeps(problem).sweep_greedy(problem, point, steps), steps, steps)
-        from forestmix.kernels import greedy
+        from forestmix.engines.compiled import greedy
 
         precision, sd = exact(problem, point)
         ratio = point.q.sd**2 * precision

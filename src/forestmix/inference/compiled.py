@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from forestmix.arrays import Array, plain
-from forestmix.inference.problem import ROUNDING_UNITS, Point, Problem
+from forestmix.problem.gaussian import ROUNDING_UNITS, Point, Problem
 from forestmix.partition import Partition
-from forestmix.posterior import GaussianFactors
+from forestmix.problem.given import GaussianFactors
 
 if TYPE_CHECKING:  # Numba takes a second to load
-    from forestmix.kernels.rows import RowTable
+    from forestmix.engines.compiled.rows import RowTable
 
 
 def plain_rows(array: Array, part: slice) -> Array:
@@ -28,7 +28,7 @@ def plain_rows(array: Array, part: slice) -> Array:
 
 def by_observations(problem: Problem, run: Callable[[slice], None]) -> None:
     """Run ``run`` on the observations of a batch, shared out on threads where that pays."""
-    from forestmix.kernels import threaded
+    from forestmix.engines.compiled import threaded
 
     batch, columns = problem.n_observations, problem.site.column_arrays
     cuts = threaded.even_cuts(batch, min(batch, threaded.threads(batch * len(columns.values))))
@@ -37,7 +37,7 @@ def by_observations(problem: Problem, run: Callable[[slice], None]) -> None:
 
 def by_blocks(blocks: Partition, run: Callable[[Array], None]) -> None:
     """Run ``run`` on numbers of blocks, shared out on threads whatever their size: that they meet is the method."""
-    from forestmix.kernels import threaded
+    from forestmix.engines.compiled import threaded
 
     count = len(blocks.starts) - 1
     cuts = threaded.even_cuts(count, threaded.threads(threaded.WORTH_A_THREAD * count))
@@ -76,7 +76,7 @@ class _Sweep:
 
 def sweep_groups(problem: Problem, point: Point, groups: Partition, *, surrogate: bool, safe: bool) -> GaussianFactors:
     """Update the groups one after another, the members of each at once."""
-    from forestmix.kernels import climb
+    from forestmix.engines.compiled import climb
 
     sweep = _Sweep(problem, point)
     options = (problem.site.objective == "fm", surrogate, safe)
@@ -94,7 +94,7 @@ def sweep_groups(problem: Problem, point: Point, groups: Partition, *, surrogate
 
 def sweep_blocks(problem: Problem, point: Point, blocks: Partition, synchronous: bool) -> GaussianFactors:
     """Sweep the blocks on threads, each as the others were at the start or, unsynchronised, as they are."""
-    from forestmix.kernels import climb
+    from forestmix.engines.compiled import climb
 
     sweep = _Sweep(problem, point)
     table = sweep.table(slice(None))
@@ -112,7 +112,7 @@ def sweep_blocks(problem: Problem, point: Point, blocks: Partition, synchronous:
 
 def sweep_greedy(problem: Problem, point: Point, steps: int) -> GaussianFactors:
     """Update ``steps`` times, for each observation, the variable with the largest predicted gain."""
-    from forestmix.kernels import greedy
+    from forestmix.engines.compiled import greedy
 
     sweep, by_rows = _Sweep(problem, point), problem.site.row_arrays
     gradient = point.gradient.astype(np.float64)

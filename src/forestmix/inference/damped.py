@@ -9,7 +9,7 @@ from typing import ClassVar
 from forestmix.checks import is_number
 from forestmix.errors import ArgumentError
 from forestmix.inference.base import Algorithm, Memory, Proposal
-from forestmix.inference.problem import Point, Problem
+from forestmix.problem.gaussian import Point, Problem
 from forestmix.inference.rules import damped, exact, mix, step_all
 
 

@@ -26,8 +26,8 @@ import numpy as np
 import scipy
 
 from forestmix.arrays import Array, inner
-from forestmix.gram import OrthogonalFactor
-from forestmix.inference.problem import Point, Problem
+from forestmix.weights.gram import OrthogonalFactor
+from forestmix.problem.gaussian import Point, Problem
 
 #: Multiplications that a step may take, for all observations: a fraction of a second.
 AFFORDABLE = 1e9

@@ -14,19 +14,19 @@ from forestmix.inference.accelerate import ConjugateGradients
 from forestmix.inference.base import Algorithm, Memory, Proposal, choose_objective
 from forestmix.inference.cavi import SweepMemory
 from forestmix.inference.dense_newton import CHEAP, cost
-from forestmix.inference.flat_problem import FlatProblem
+from forestmix.problem.flat_problem import FlatProblem
 from forestmix.inference.joint_newton import JointNewton
 from forestmix.inference.latent_newton import LatentNewton
-from forestmix.inference.latent_problem import LatentProblem
+from forestmix.problem.latent_problem import LatentProblem
 from forestmix.inference.latent_steps import step_latents
 from forestmix.inference.layers import check_schedule, sets_of_layers, step_layers
-from forestmix.inference.make import make_problem
+from forestmix.problem.make import make_problem
 from forestmix.inference.newton import NewtonSteps, safe_share
 from forestmix.inference.rules import forest_mixture, mix, plain_step, step_forest, step_groups
 from forestmix.inference.schedule import Cursor, GroupAfterGroup
 from forestmix.model import DEF, Observations
 from forestmix.partition import Partition, check_groups
-from forestmix.posterior import GaussianFactors
+from forestmix.problem.given import GaussianFactors
 
 #: How often a refused step is halved before the plain step takes its place, and how often that is.
 SHORTER_STEPS = 4

@@ -11,11 +11,11 @@ from forestmix.arrays import Array, plain
 from forestmix.checks import flag, whole_number
 from forestmix.inference.base import Algorithm, Memory, Proposal
 from forestmix.inference.compiled import by_blocks
-from forestmix.inference.problem import Point, Problem
+from forestmix.problem.gaussian import Point, Problem
 from forestmix.inference.rules import exact
 from forestmix.inference.sweep import sweeps
 from forestmix.partition import Partition, check_groups
-from forestmix.posterior import GaussianFactors
+from forestmix.problem.given import GaussianFactors
 
 
 class BlocksMemory(Memory):
@@ -65,7 +65,7 @@ class Hogwild(Algorithm):
         if not problem.curvature_is_constant:
             q = sweeps(problem).sweep_blocks(problem, point, memory.blocks, bool(self.synchronous))
             return Proposal(q, parallel_steps, problem.size)
-        from forestmix.kernels import coordinate
+        from forestmix.engines.compiled import coordinate
 
         precision, sd = exact(problem, point)
         mean, error, blocks = point.q.mean.copy(), point.site.error.copy(), memory.blocks

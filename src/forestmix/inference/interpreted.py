@@ -12,9 +12,9 @@ import numpy as np
 import scipy
 
 from forestmix.arrays import Array, total
-from forestmix.inference.problem import ROUNDING_UNITS, Point, Problem
+from forestmix.problem.gaussian import ROUNDING_UNITS, Point, Problem
 from forestmix.partition import Partition
-from forestmix.posterior import GaussianFactors
+from forestmix.problem.given import GaussianFactors
 
 #: How often a step that lowers the objective is halved before the group is left as it is.
 HALVINGS = 30

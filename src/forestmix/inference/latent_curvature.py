@@ -17,9 +17,9 @@ import numpy as np
 import scipy
 
 from forestmix.arrays import Array
-from forestmix.gram import precision_matrix
+from forestmix.weights.gram import precision_matrix
 from forestmix.inference.conjugate import conjugate_gradients, dot
-from forestmix.interfaces import Above, GaussianRows
+from forestmix.problem.interfaces import Above, GaussianRows
 from forestmix.latents import Factors
 
 #: Inner iterations at most; an inner solve ends when the residual is this fraction of the slope.

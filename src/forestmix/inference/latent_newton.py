@@ -20,9 +20,9 @@ import numpy as np
 from forestmix.arrays import Array
 from forestmix.inference import latent_curvature
 from forestmix.inference.base import Memory, Proposal
-from forestmix.inference.latent_problem import LatentPoint, LatentProblem
+from forestmix.problem.latent_problem import LatentPoint, LatentProblem
 from forestmix.inference.latent_steps import step_latents, sweep_latents
-from forestmix.interfaces import Above, GaussianRows, LayeredFactors
+from forestmix.problem.interfaces import Above, GaussianRows, LayeredFactors
 
 #: Plain steps before the first Newton step: they choose the basin, and Newton's method the way down it.
 PLAIN = 10

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from forestmix.arrays import Array
-from forestmix.inference.latent_problem import LatentPoint, LatentProblem
+from forestmix.problem.latent_problem import LatentPoint, LatentProblem
 from forestmix.inference.layers import HALVINGS, sets_of_layers
-from forestmix.interfaces import LayeredFactors
+from forestmix.problem.interfaces import LayeredFactors
 from forestmix.latents import Factors, GaussianFactors
 
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from forestmix.arrays import Array
 from forestmix.checks import one_of
-from forestmix.inference.flat_problem import FlatProblem
-from forestmix.inference.problem import Point
+from forestmix.problem.flat_problem import FlatProblem
+from forestmix.problem.gaussian import Point
 from forestmix.latents import GaussianFactors
 
 SCHEDULES = ("red-black", "bottom-up", "top-down")

@@ -26,9 +26,9 @@ from forestmix.inference.accelerate import dot, ratio
 from forestmix.inference.base import Memory, Proposal
 from forestmix.inference.conjugate import conjugate_gradients
 from forestmix.inference.joint_newton import JointNewton
-from forestmix.inference.problem import Point, Problem
+from forestmix.problem.gaussian import Point, Problem
 from forestmix.passes import normal_image
-from forestmix.posterior import GaussianFactors
+from forestmix.problem.given import GaussianFactors
 
 #: Pairs that the metric keeps, each two vectors of length m.
 PAIRS = 40

@@ -16,10 +16,10 @@ import numpy as np
 from forestmix import vectors
 from forestmix.arrays import Array, plain
 from forestmix.inference.compiled import by_observations, plain_rows
-from forestmix.inference.problem import Point, Problem
+from forestmix.problem.gaussian import Point, Problem
 from forestmix.inference.sweep import sweeps
 from forestmix.partition import Partition
-from forestmix.posterior import GaussianFactors
+from forestmix.problem.given import GaussianFactors
 
 #: Units in the last place by which a standard deviation may change and count as the same.
 SETTLED = 4
@@ -116,7 +116,7 @@ def step_groups(problem: Problem, point: Point, rule: Rule, groups: Partition) -
         surrogate = rule is forest_mixture
         safe = surrogate or bool(np.all(groups.sizes == 1))
         return sweeps(problem).sweep_groups(problem, point, groups, surrogate=surrogate, safe=safe)
-    from forestmix.kernels import coordinate
+    from forestmix.engines.compiled import coordinate
 
     precision, sd = rule(problem, point)
     mean, error = point.q.mean.copy(), point.site.error.copy()

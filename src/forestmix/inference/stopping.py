@@ -8,8 +8,8 @@ import numpy as np
 
 from forestmix.arrays import Array
 from forestmix.inference.dense_newton import distance
-from forestmix.inference.problem import Point
-from forestmix.result import Status
+from forestmix.problem.gaussian import Point
+from forestmix.posterior.result import Status
 
 #: A run has stalled when neither objective nor gradient has improved for this many iterations and sweeps. Conjugate
 #: gradients on ill-conditioned weights go for tens of iterations without a new least gradient, and then get there.

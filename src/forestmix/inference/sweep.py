@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Protocol
 
 from forestmix.inference import compiled, interpreted
-from forestmix.inference.problem import Point, Problem
+from forestmix.problem.gaussian import Point, Problem
 from forestmix.partition import Partition
-from forestmix.posterior import GaussianFactors
+from forestmix.problem.given import GaussianFactors
 
 
 class Sweeps(Protocol):

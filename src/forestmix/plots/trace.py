@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from forestmix.errors import ArgumentError
-from forestmix.result import Result
+from forestmix.posterior.result import Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,12 +8,12 @@ from importlib import resources
 from pathlib import Path
 from string import Template
 
-from forestmix.experiments.beyond import Race
-from forestmix.experiments.claims import Claim
-from forestmix.experiments.findings import COSTS, GAPS, all_costs, findings
-from forestmix.experiments.output import environment, summary, write_bytes
-from forestmix.experiments.run import Outcome
-from forestmix.experiments.settings import Settings
+from forestmix.paper.beyond import Race
+from forestmix.paper.claims import Claim
+from forestmix.paper.findings import COSTS, GAPS, all_costs, findings
+from forestmix.paper.output import environment, summary, write_bytes
+from forestmix.paper.run import Outcome
+from forestmix.paper.settings import Settings
 from forestmix.report.html import items, number, paragraph, picture, section, table
 
 TITLE = "Figure 2 of the forest mixture bound, reproduced"

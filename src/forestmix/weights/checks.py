@@ -73,8 +73,8 @@ def sums_to_finite(entries: Array) -> bool:
     with np.errstate(over="ignore", invalid="ignore"):
         if entries.size < LARGE or not (entries.flags.c_contiguous or entries.flags.f_contiguous):
             return bool(np.isfinite(np.sum(entries)))
-        from forestmix.kernels import threaded
-        from forestmix.kernels.totals import add_entries
+        from forestmix.engines.compiled import threaded
+        from forestmix.engines.compiled.totals import add_entries
 
         total = threaded.summed(add_entries, (1, entries.size), 1, entries.ravel(order="K"), entries=1)
         return bool(np.isfinite(total[0, 0]))

@@ -19,7 +19,7 @@ from forestmix.weights.geometry import Axis, place
 from forestmix.weights.kernel_rows import KernelRows
 
 if TYPE_CHECKING:  # kernels are imported where they are used: Numba takes a second to load
-    from forestmix.kernels.convolution import Taps
+    from forestmix.engines.compiled.convolution import Taps
 
 #: With more channels and more kernels than this, matrix products are faster than sums over taps, up to 3 times: BLAS
 #: uses what it reads for all kernels. At this many the two are level; with 16 of either, sums are 1.1 times faster,
@@ -99,7 +99,7 @@ class Convolution(Weights):
 
     def _gather(self, forward: bool, *parts: Array | None) -> Projection:
         """Return the products of W (or W^T), |W| and W∘W with three batches, on threads that share no sum."""
-        from forestmix.kernels import convolution, threaded
+        from forestmix.engines.compiled import convolution, threaded
 
         taps, shapes = self._taps_for(forward), (self.latent_shape, self.image_shape)
         source, target = shapes if forward else shapes[::-1]
@@ -124,7 +124,7 @@ class Convolution(Weights):
 
     def _taps_for(self, forward: bool) -> Taps:
         """Return the kernels as taps, for W or for W^T."""
-        from forestmix.kernels.convolution import make_taps
+        from forestmix.engines.compiled.convolution import make_taps
 
         if forward not in self._taps:
             shifts = (self._vertical.shift, self._horizontal.shift)

@@ -65,7 +65,7 @@ class SparseWeights(Weights):
             return Projection(None, None, None)
         if few_entries(self.shape):
             return super().project(mean, sd, absolute=absolute, squared=squared)
-        from forestmix.kernels import csr, threaded
+        from forestmix.engines.compiled import csr, threaded
 
         (n, m), wanted = self.shape, (mean is not None, absolute, squared)
         factors = [
@@ -85,7 +85,7 @@ class SparseWeights(Weights):
             return Projection(None, None, None)
         if few_entries(self.shape):
             return super().collect(error, absolute, squared)
-        from forestmix.kernels import csr, threaded
+        from forestmix.engines.compiled import csr, threaded
 
         n, m = self.shape
         factors = [np.empty((n, 0), self.dtype) if part is None else self._observations_last(part) for part in given]

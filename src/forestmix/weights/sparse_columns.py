@@ -76,7 +76,7 @@ class SparseColumnWeights(Weights):
 
     def _project_one(self, mean: Array, spread: Array | None, variance: Array | None) -> Projection:
         """Return the products of one observation: each thread adds up its own columns."""
-        from forestmix.kernels import csc
+        from forestmix.engines.compiled import csc
 
         vectors = (mean if part is None else part for part in (mean, spread, variance))
         given = [np.ascontiguousarray(part[0], self.dtype) for part in vectors]
@@ -89,7 +89,7 @@ class SparseColumnWeights(Weights):
         """Return the products in one pass over the entries, with no copy of them."""
         if few_entries(self.shape):
             return super().collect(error, absolute, squared)
-        from forestmix.kernels import csc, threaded
+        from forestmix.engines.compiled import csc, threaded
 
         (n, m), given = self.shape, (error, absolute, squared)
         factors = [
@@ -116,7 +116,7 @@ class SparseColumnWeights(Weights):
             before, (threads, 2), and the totals of all, (3,).
 
         """
-        from forestmix.kernels import csr, threaded
+        from forestmix.engines.compiled import csr, threaded
 
         count, n, W = threaded.threads(self.nnz), self.shape[0], self.transposed
         cuts, reach = W.row_cuts(count), W.reach(count)
@@ -131,7 +131,7 @@ class SparseColumnWeights(Weights):
 
     def added_up(self, parts: Array, reach: Array, sums: int) -> Array:
         """Return the row sums of all threads, (sums, n); the arguments are as ``over_columns`` has them."""
-        from forestmix.kernels import threaded, vectors
+        from forestmix.engines.compiled import threaded, vectors
 
         n, none = self.shape[0], np.empty(0, self.dtype)
         found, ranges = empty((sums, n), self.dtype), threaded.even_cuts(n, threaded.threads(parts.size))

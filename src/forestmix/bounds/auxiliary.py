@@ -1,0 +1,153 @@
+"""The auxiliary parameters of the forest mixture bound, and the bound's rows at any choice of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy
+
+from forestmix.arrays import Array, finite, in_precision, numbers
+from forestmix.errors import ArgumentError
+from forestmix.families import Gaussian
+from forestmix.model import DEF, Layer, Observations
+from forestmix.problem.given import GaussianFactors, as_factors
+from forestmix.weights import DenseWeights, Weights
+
+
+@dataclass(frozen=True)
+class Auxiliary:
+    """The auxiliary parameters of the forest mixture bound, both n x m, dense or sparse like W.
+
+    ``epsilon``: each row lies on the simplex, and says how much each parent stands for the row (a row of W without
+    parents has none); ``b_hat``: the bias of each parent, with ``sum_j epsilon_ij b_hat_ij = b_i``.
+    """
+
+    epsilon: Any
+    b_hat: Any
+
+
+def optimal_auxiliary(model: DEF, q: Any) -> Auxiliary:
+    """Return the auxiliary parameters that maximise the bound at q, for one observation (paper, Theorem 1).
+
+    ``epsilon_ij = |w_ij| sigma_j / s_i`` and ``b_hat_ij = m_i - w_ij mu_j / epsilon_ij``, which is
+    ``m_i - sgn(w_ij) s_i mu_j / sigma_j`` and so is finite however small ``epsilon_ij`` is.
+    """
+    require_one_gaussian_layer(model, "optimal_auxiliary")
+    factors = as_factors("q", q, model, 1)
+    weights, bias = model.layers[0].weights, model.layers[0].bias
+    mean, sd = factors.mean[0], factors.sd[0]
+    spread = abs(weights).forward(sd)
+    eta = weights.forward(mean) + bias
+    entries = weights.rows().tocoo()
+    i, j = entries.coords
+    epsilon = np.abs(entries.data) * sd[j] / spread[i]
+    b_hat = eta[i] - np.sign(entries.data) * spread[i] * mean[j] / sd[j]
+
+    def like_weights(values: Array) -> Any:
+        matrix = scipy.sparse.csr_array((values, (i, j)), entries.shape)
+        return matrix.toarray() if isinstance(weights, DenseWeights) else matrix
+
+    return Auxiliary(like_weights(epsilon), like_weights(b_hat))
+
+
+def require_one_gaussian_layer(model: DEF, name: str) -> None:
+    """Raise unless the model has one layer of Gaussian latents, for which the optimum has a closed form."""
+    if not isinstance(model, DEF):
+        raise ArgumentError(f"model must be a forestmix.DEF; got {type(model).__name__}.")
+    if len(model.layers) > 1 or not isinstance(model.prior.family, Gaussian):
+        raise ArgumentError(
+            f"{name} is for models with one layer of Gaussian latents; got {len(model.layers)} layers of latents with "
+            f"{model.prior.family!r} on top. Use fm_bound(model, x, q), which finds the best parameters of any model."
+        )
+
+
+def explicit_rows(model: DEF, data: Observations, q: GaussianFactors, auxiliary: Auxiliary) -> Array:
+    """Return ``sum_j epsilon_ij E log p_hat(x_i | y_j)`` of each row, 0 where x is missing (paper, equation 3).
+
+    ``p_hat`` has the natural parameter ``b_hat_ij + w_ij y_j / epsilon_ij``. A row without parents contributes its
+    log-likelihood at ``b_i``; a parent with ``epsilon_ij = 0`` but ``w_ij != 0`` makes the bound minus infinity.
+    """
+    layer = model.layers[0]
+    check_auxiliary(auxiliary)
+    epsilon = _entries("epsilon", auxiliary.epsilon, layer.weights)
+    b_hat = _entries("b_hat", auxiliary.b_hat, layer.weights)
+    _check_simplex(layer, epsilon)
+    _check_split(layer, epsilon, b_hat, abs(layer.weights).forward(np.abs(q.mean[0])))
+    used = epsilon.tocoo()
+    i, j = used.coords
+    w = _entries_at(layer.weights.rows(), i, j)
+    mean = _entries_at(b_hat, i, j) + w * q.mean[0, j] / used.data
+    spread = np.abs(w) * q.sd[0, j] / used.data
+    terms = used.data * layer.family.take(i).expectations(data.x[0, i], mean, spread).log_likelihood
+    n = layer.size
+    rows = np.bincount(i, terms, minlength=n).astype(layer.dtype)
+    alone = layer.family.expectations(
+        data.x[0], np.broadcast_to(layer.bias, n), np.zeros(n, layer.dtype)
+    ).log_likelihood
+    rows = np.where(np.bincount(i, minlength=n) == 0, alone, rows)
+    left_out = np.bincount(i[w != 0], minlength=n) < _parents(layer)
+    rows = np.where(left_out, np.array(-np.inf, layer.dtype), rows)
+    return rows if data.observed is None else np.where(data.observed[0], rows, np.zeros((), layer.dtype))
+
+
+def check_auxiliary(auxiliary: Any) -> None:
+    """Raise unless auxiliary parameters are an ``Auxiliary``."""
+    if not isinstance(auxiliary, Auxiliary):
+        raise ArgumentError(
+            f"auxiliary must be a forestmix.Auxiliary(epsilon, b_hat) or None; got {type(auxiliary).__name__}."
+        )
+
+
+def _entries_at(matrix: scipy.sparse.csr_array, i: Array, j: Array) -> Array:
+    # SciPy answers an empty selection with a sparse array rather than a dense one.
+    return np.asarray(matrix[i, j]) if len(i) else np.zeros(0, matrix.dtype)
+
+
+def _parents(layer: Layer) -> Array:
+    return layer.weights.support().forward(np.ones(layer.n_parents, layer.dtype))
+
+
+def _check_simplex(layer: Layer, epsilon: scipy.sparse.csr_array) -> None:
+    """Raise unless every row of epsilon lies on the simplex; rows of W without parents may have none."""
+    if epsilon.nnz and epsilon.data.min() < 0:
+        raise ArgumentError(f"auxiliary.epsilon must not be negative; got {epsilon.data.min()}.")
+    total = epsilon.sum(axis=1)
+    needed = (_parents(layer) > 0) | (total > 0)
+    wrong = needed & (np.abs(total - 1) > _tolerance(layer))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ArgumentError(f"auxiliary.epsilon must have rows that sum to 1; row {row} sums to {total[row]}.")
+
+
+def _check_split(layer: Layer, epsilon: scipy.sparse.csr_array, b_hat: scipy.sparse.csr_array, size: Array) -> None:
+    """Raise unless ``sum_j epsilon_ij b_hat_ij = b_i`` in every row that has parents.
+
+    The optimal ``b_hat`` is the difference of terms of ``size`` ``sum_j |w_ij mu_j|``, and rounded accordingly.
+    """
+    parts = epsilon.multiply(b_hat).tocsr()
+    split, scale = parts.sum(axis=1), abs(parts).sum(axis=1)
+    bias = np.broadcast_to(layer.bias, layer.size)
+    wrong = (epsilon.sum(axis=1) > 0) & (np.abs(split - bias) > _tolerance(layer) * (scale + np.abs(bias) + size))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ArgumentError(
+            f"auxiliary.b_hat must satisfy sum_j epsilon_ij b_hat_ij = b_i; in row {row} the sum is {split[row]} "
+            f"and b is {bias[row]}."
+        )
+
+
+def _tolerance(layer: Layer) -> float:
+    return 1e4 * float(np.finfo(layer.dtype).eps)
+
+
+def _entries(name: str, value: Any, weights: Weights) -> scipy.sparse.csr_array:
+    """Return a parameter as a sparse matrix of its entries that are not zero."""
+    array: Any = value if scipy.sparse.issparse(value) else numbers(f"auxiliary.{name}", value)
+    if array.shape != weights.shape:
+        raise ArgumentError(f"auxiliary.{name} must have the shape of W, {weights.shape}; got {array.shape}.")
+    matrix = scipy.sparse.csr_array(array)
+    matrix.data = in_precision(f"auxiliary.{name}", finite(f"auxiliary.{name}", matrix.data), weights.dtype)
+    matrix.eliminate_zeros()
+    return matrix

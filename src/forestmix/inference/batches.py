@@ -1,0 +1,90 @@
+"""Batches too large for their work arrays: run in parts, and put together again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from reprlib import repr as shown
+from typing import Any
+
+import numpy as np
+
+from forestmix.arrays import Array
+from forestmix.checks import is_number
+from forestmix.errors import ArgumentError
+from forestmix.posterior.layer import LayerPosterior
+from forestmix.model import DEF, Observations
+from forestmix.posterior.result import Result, Trace
+
+#: Bytes of work arrays that a batch may take, when nothing else is said.
+DEFAULT_MEMORY_BUDGET = 2**30
+#: Work arrays of a run, for each observation: in units of its x and of its latents. Newton's metric takes most of it.
+ROW_ARRAYS, LATENT_ARRAYS = 12, 60
+#: Latents or rows up to which a factor of their matrix may be made.
+LARGEST_FACTOR = 5000
+
+
+def parts_of_batch(model: DEF, data: Observations, memory_budget: float) -> list[Array]:
+    """Return the observations in parts, each within the budget or a single one.
+
+    Under Gaussian rows the observations that miss the same entries share one matrix, so they go together: with others
+    among them none could be solved by a factor of it, and each would end elsewhere than by itself.
+    """
+    if not is_number(memory_budget) or not memory_budget > 0:
+        raise ArgumentError(f"memory_budget must be a positive number of bytes; got {shown(memory_budget)}.")
+    each, count = model.dtype.itemsize * (ROW_ARRAYS * model.n_observed + LATENT_ARRAYS * model.n_latent), len(data.x)
+    most = count if memory_budget >= each * count else max(1, int(memory_budget // each))
+    return [part for group in _alike(model, data) for part in np.array_split(group, -(-len(group) // most))]
+
+
+def _alike(model: DEF, data: Observations) -> list[Array]:
+    """Return the observations that are run together."""
+    everything = np.arange(len(data.x))
+    if data.observed is None or not model.layers[0].family.curvature_is_constant:
+        return [everything]
+    _, pattern = np.unique(np.packbits(data.observed, axis=1), axis=0, return_inverse=True)
+    if min(model.n_observed, model.n_latent) > LARGEST_FACTOR:
+        # There is no factor to share: what is complete goes together, and so does the rest.
+        pattern = data.observed.all(axis=1).astype(int)
+    return [np.flatnonzero(pattern.ravel() == k) for k in np.unique(pattern)]
+
+
+def merged(results: Sequence[Result], data: Observations, parts: Sequence[Array]) -> Result:
+    """Return the result of the whole batch from those of its parts, in the order of the observations.
+
+    The trace has as many records as the longest of the parts; a part that ended earlier stays where it ended. Its
+    seconds are what all parts together had spent by then.
+    """
+    back = np.argsort(np.concatenate(parts))
+    layers = tuple(
+        LayerPosterior(same[0].factors.joined([one.factors for one in same]).take(back), False, same[0].dtype)
+        for same in zip(*(part.layers for part in results), strict=True)
+    )
+    names = ("objective", "converged", "status", "n_iter")
+    columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in results])[back] for name in names}
+    trace = _trace([part.trace for part in results], back)
+    return replace(results[0], layers=layers, trace=trace, data=data, **columns)
+
+
+def _trace(traces: Sequence[Trace], back: Array) -> Trace:
+    length = max(len(trace) for trace in traces)
+
+    def column(name: str, combine: Callable[[list[Array]], Array]) -> Array:
+        return combine([_extended(getattr(trace, name), length) for trace in traces])
+
+    def largest(parts: list[Array]) -> Array:
+        return np.max(parts, axis=0)
+
+    return Trace(
+        iteration=np.arange(length),
+        step=column("step", largest),
+        sweeps=column("sweeps", largest),
+        objective=column("objective", lambda parts: np.concatenate(parts, axis=1)[:, back]),
+        gradient_norm=column("gradient_norm", lambda parts: np.concatenate(parts, axis=1)[:, back]),
+        seconds=column("seconds", lambda parts: np.sum(parts, axis=0)),
+    )
+
+
+def _extended(values: Array, length: int) -> Array:
+    """Return a column of a trace with its last entry repeated."""
+    return np.concatenate([values, np.repeat(values[-1:], length - len(values), axis=0)])

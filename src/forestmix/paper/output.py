@@ -1,0 +1,134 @@
+"""The output folder: tables as CSV, settings as JSON, pictures; every file is written whole or not at all."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import platform
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import forestmix as fmx
+from forestmix.paper.beyond import Race
+from forestmix.paper.claims import Claim
+from forestmix.paper.curves import labels, pooled, thinned
+from forestmix.paper.figure2 import Panel
+from forestmix.paper.settings import Settings
+
+_LIBRARIES = ("forestmix", "numpy", "scipy", "numba")
+
+
+def prepare_folder(folder: Path) -> Path:
+    """Return the output folder, made if need be."""
+    if folder.exists() and not folder.is_dir():
+        raise fmx.ArgumentError(f"--out must be a folder; got {str(folder)!r}, which is a file.")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise fmx.ForestmixError(f"cannot make the folder {folder}: {error}") from error
+    return folder
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write beside ``path``, then move it there in one step: nobody ever sees half a file."""
+    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
+    try:
+        partial.write_bytes(content)
+        os.replace(partial, path)
+    except OSError as error:
+        raise fmx.ForestmixError(f"cannot write {path}: {error}") from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Write a CSV file; numbers in full, so that they read back as the same floats."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows([_plain(value) for value in row] for row in rows)
+    write_bytes(path, stream.getvalue().encode())
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write a JSON file that people can read."""
+    write_bytes(path, (json.dumps(content, indent=2) + "\n").encode())
+
+
+def write_panel(folder: Path, panel: Panel) -> None:
+    """Write every curve of a panel."""
+    header = ("curve", "seed", "image", "iteration", "loss", "gap")
+    rows = (
+        (curve.label, curve.seed, image, iteration, curve.loss[iteration, place], curve.gap[iteration, place])
+        for curve in panel.curves
+        for place, image in enumerate(curve.images)
+        for iteration in range(len(curve.loss))
+    )
+    write_table(folder / f"{panel.name}.csv", header, rows)
+
+
+def write_races(folder: Path, races: Sequence[Race]) -> None:
+    """Write the curves beyond the paper; seconds, which are never the same twice, in a file of their own."""
+    thin = [(race.name, thinned(curve)) for race in races for curve in race.curves]
+    header = ("problem", "curve", "seed", "image", "step", "sweeps", "loss", "gap")
+    rows = (
+        (problem, curve.label, curve.seed, image, step, sweeps, curve.loss[row, place], curve.gap[row, place])
+        for problem, curve in thin
+        for place, image in enumerate(curve.images)
+        for row, (step, sweeps) in enumerate(zip(curve.step, curve.sweeps, strict=True))
+    )
+    write_table(folder / "beyond.csv", header, rows)
+    times = (
+        (problem, curve.label, step, sweeps, seconds)
+        for problem, curve in thin
+        for step, sweeps, seconds in zip(curve.step, curve.sweeps, curve.seconds, strict=True)
+    )
+    write_table(folder / "timings.csv", ("problem", "curve", "step", "sweeps", "seconds"), times)
+
+
+def summary(panels: Iterable[Panel]) -> Iterator[dict[str, Any]]:
+    """Yield median, least and greatest loss and gap at the end of each curve, over images and seeds."""
+    for panel in panels:
+        for label in labels(panel.curves):
+            row: dict[str, Any] = {"panel": panel.name, "curve": label}
+            columns = {name: pooled(panel.curves, label, name) for name in ("loss", "gap")}
+            row |= {"runs": columns["loss"].shape[1], "iteration": len(columns["loss"]) - 1}
+            for name, values in columns.items():
+                parts = (("median", np.median), ("min", np.min), ("max", np.max))
+                row |= {f"{name}_{part}": float(function(values[-1])) for part, function in parts}
+            yield row
+
+
+def write_summary(folder: Path, panels: Iterable[Panel]) -> None:
+    """Write the summary of every curve."""
+    rows = list(summary(panels))
+    write_table(folder / "summary.csv", list(rows[0]), ([*row.values()] for row in rows))
+
+
+def write_claims(folder: Path, claims: Iterable[Claim]) -> None:
+    """Write each claim with its numbers."""
+    write_json(folder / "claims.json", [asdict(claim) for claim in claims])
+
+
+def environment() -> dict[str, str]:
+    """Return the versions that a run depends on."""
+    versions = {"python": platform.python_version()} | {name: version(name) for name in _LIBRARIES}
+    return versions | {"platform": platform.platform(), "processor": platform.machine()}
+
+
+def write_settings(folder: Path, settings: Settings) -> None:
+    """Write all that is needed to run the same again."""
+    content = asdict(settings) | {"seeds": list(settings.seeds), "versions": environment()}
+    write_json(folder / "settings.json", content)
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value

@@ -1,0 +1,105 @@
+"""The ridge regression problems of the paper's experiments (section 7).
+
+With Gaussian layers, the mean of the mean-field posterior minimises::
+
+    f(mu) = ||x - (b + W mu)||^2 / (2 sigma_x^2) + ||mu||^2 / (2 sigma_y^2)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy
+
+import forestmix as fmx
+from forestmix import data
+from forestmix.paper.draws import Draw, Floats
+
+DIGIT_SHAPE = (28, 28)
+PHOTOGRAPH_SHAPE = (32, 32)
+#: The side of a region of the last experiment, and of the windows clipped to it.
+REGION = 7
+
+
+@dataclass(frozen=True, eq=False)
+class RidgeProblem:
+    """One W with a batch of observations.
+
+    Args:
+        title: what W is, in a few words.
+        weights: W, (n, m).
+        draw: x, b and the seed they came from.
+        blocks: latents that share no row of W with those of another block, where W has such blocks.
+        sd_x: standard deviation of a row given the latents.
+        sd_y: prior standard deviation of a latent.
+
+    """
+
+    title: str
+    weights: Any
+    draw: Draw
+    blocks: tuple[Any, ...] | None = None
+    sd_x: float = 1.0
+    sd_y: float = 1.0
+
+    @cached_property
+    def model(self) -> fmx.DEF:
+        """The model whose posterior mean solves the problem."""
+        layer = fmx.Layer(fmx.Gaussian(sd=self.sd_x), self.weights, self.draw.bias)
+        return fmx.DEF(layer, prior=fmx.Prior(fmx.Gaussian(sd=self.sd_y)))
+
+    @property
+    def n_latent(self) -> int:
+        """The number of latents, m."""
+        return self.model.n_latent
+
+    def loss(self, mean: Floats) -> Floats:
+        """Return the ridge objective (paper, section 7) at the means (N, m) of each observation, (N,)."""
+        residual = self.draw.x - (self.draw.bias + self.model.layers[0].weights.forward(mean))
+        fit = np.sum(residual**2, axis=-1) / (2 * self.sd_x**2)
+        return np.asarray(fit + np.sum(mean**2, axis=-1) / (2 * self.sd_y**2))
+
+    @cached_property
+    def optimum(self) -> Floats:
+        """The least value of the objective for each observation, (N,), by conjugate gradients."""
+        solver = fmx.ForestMixture(objective="elbo", accelerate=True)
+        result = fmx.infer(self.model, self.draw.x, solver, tol=1e-10, max_iter=20_000)
+        ended = {status.name for status in result.status}
+        if not ended <= {"CONVERGED", "STALLED"}:
+            raise fmx.ForestmixError(f"the reference optimum of {self.title} was not reached: {result.message}")
+        return self.loss(result.mean)
+
+    def gap(self, loss: Floats) -> Floats:
+        """Return (f - f*) / f*, never below 0, for losses (..., N)."""
+        return np.maximum(loss - self.optimum, 0.0) / self.optimum
+
+
+def window_problem(draw: Draw, side: int) -> RidgeProblem:
+    """All windows of ``side`` x ``side`` pixels that overlap a digit, clipped to it."""
+    return RidgeProblem(f"{side} x {side} windows", fmx.windows(DIGIT_SHAPE, side), draw)
+
+
+def kernel_problem(draw: Draw, width: int) -> RidgeProblem:
+    """First-layer kernels, ``width`` wide, of a network trained on CIFAR-10, around every pixel."""
+    # In double precision, so that gaps far below float32's rounding can be told from 0.
+    kernels = data.load_cifar10_kernels(width).astype(np.float64)
+    return RidgeProblem(f"{width} x {width} kernels", fmx.Convolution(kernels, PHOTOGRAPH_SHAPE, "centred"), draw)
+
+
+def region_problem(draw: Draw) -> RidgeProblem:
+    """All windows of 7 x 7 pixels, clipped to each of the 16 regions of 7 x 7 pixels; a region is a block."""
+    inside = fmx.windows((REGION, REGION), REGION)
+    entries = inside.tocoo()
+    row, column = entries.coords
+    regions = [(top, left) for top in range(0, DIGIT_SHAPE[0], REGION) for left in range(0, DIGIT_SHAPE[1], REGION)]
+    count = inside.shape[1]
+    rows = [(row // REGION + top) * DIGIT_SHAPE[1] + row % REGION + left for top, left in regions]
+    columns = [column + number * count for number in range(len(regions))]
+    values = np.tile(entries.data, len(regions))
+    shape = (DIGIT_SHAPE[0] * DIGIT_SHAPE[1], len(regions) * count)
+    weights = scipy.sparse.csr_array((values, (np.concatenate(rows), np.concatenate(columns))), shape=shape)
+    blocks = tuple(np.arange(number * count, (number + 1) * count) for number in range(len(regions)))
+    return RidgeProblem("7 x 7 windows in 16 regions", weights, draw, blocks)

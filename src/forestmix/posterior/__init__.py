@@ -1,0 +1,1 @@
+"""What a run returns, and the posterior that people report."""

@@ -1,0 +1,1 @@
+"""Problems: what an algorithm climbs, for every depth and family of latents."""

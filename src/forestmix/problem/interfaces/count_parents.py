@@ -1,0 +1,136 @@
+"""Bernoulli, Binomial and Poisson rows under Bernoulli or Poisson parents: the forest mixture bound (paper, section 4).
+
+For any epsilon on the simplex and any b_hat with ``sum_j epsilon_ij b_hat_ij = b_i``::
+
+    E a(eta_i) <= sum_j epsilon_ij E a(b_hat_ij + w_ij y_j / epsilon_ij)
+
+which separates the parents, so that all of them are updated at once, each by a table over its values::
+
+    log q_j(y) = log p(y) + sum_i [ E t(y_i) w_ij y - epsilon_ij a(b_hat_ij + w_ij y / epsilon_ij) ] + const
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy
+
+from forestmix.arrays import Array
+from forestmix.problem.interfaces.base import Above, Interface
+from forestmix.problem.interfaces.solver import BRIEF, RowSolver
+from forestmix.latents import Batch, BernoulliFactors, Factors
+from forestmix.latents.poisson import PoissonFactors, grown
+from forestmix.model import Layer
+
+
+@dataclass(frozen=True)
+class Entries:
+    """The entries of W, row by row: row, column and weight of each, and sums over rows and over columns."""
+
+    row: Array
+    column: Array
+    weight: Array
+    shape: tuple[int, int]
+
+    @classmethod
+    def of(cls, layer: Layer) -> Entries:
+        """Return the entries of a layer's weights."""
+        matrix = layer.weights.rows().tocoo()
+        order = np.argsort(matrix.coords[0], kind="stable")
+        row, column = (part[order].astype(np.int64) for part in matrix.coords)
+        return cls(row, column, matrix.data[order].astype(np.float64), layer.weights.shape)
+
+    @cached_property
+    def _by_row(self) -> scipy.sparse.csr_array:
+        ones, count = np.ones(len(self.row)), len(self.row)
+        return scipy.sparse.csr_array((ones, (self.row, np.arange(count))), shape=(self.shape[0], count))
+
+    @cached_property
+    def _by_column(self) -> scipy.sparse.csr_array:
+        ones, count = np.ones(len(self.row)), len(self.row)
+        return scipy.sparse.csr_array((ones, (self.column, np.arange(count))), shape=(self.shape[1], count))
+
+    def sum_rows(self, values: Array) -> Array:
+        """Return the sum over each row of W, (N, nnz) -> (N, n)."""
+        return (self._by_row @ values.T).T
+
+    def largest_in_row(self, values: Array) -> Array:
+        """Return the largest of each row of W, (N, nnz) -> (N, n); 0 for a row without entries."""
+        largest = np.zeros((len(values), self.shape[0]))
+        if len(self.row):
+            first = np.flatnonzero(np.diff(self.row, prepend=-1))
+            largest[:, self.row[first]] = np.maximum.reduceat(values, first, axis=1)
+        return largest
+
+    def sum_columns(self, values: Array) -> Array:
+        """Return the sum over each column of W, (N, nnz) -> (N, m)."""
+        return (self._by_column @ values.T).T
+
+
+@dataclass(frozen=True)
+class RowAuxiliary(Batch):
+    """``epsilon`` and ``c = epsilon b_hat`` of every entry of W, (N, nnz)."""
+
+    epsilon: Array
+    c: Array
+
+
+class CountParents(Interface):
+    """Rows that are not Gaussian, under parents that are counts."""
+
+    def __init__(self, layer: Layer, kind: type[Factors], observed: Array | None) -> None:
+        super().__init__(layer, kind, observed)
+        self.entries = Entries.of(layer)
+        self.family: Any = layer.family.take(self.entries.row)
+
+    def take(self, keep: Array) -> CountParents:
+        """Return the interface of the chosen observations."""
+        return super().take(keep)
+
+    def start(self, parents: Factors) -> RowAuxiliary:
+        """Return epsilon proportional to |w|, which keeps the argument of ``a`` within the row's range."""
+        entries = self.entries
+        size = np.abs(entries.weight)
+        epsilon = np.broadcast_to(size / entries.sum_rows(size[None])[0][entries.row], (len(parents.mean), len(size)))
+        eta, mean = self.eta(parents)[:, entries.row], parents.mean[:, entries.column]
+        return RowAuxiliary(epsilon.copy(), epsilon * eta - entries.weight * mean)
+
+    def improve(self, parents: Factors, auxiliary: RowAuxiliary, barriers: tuple[float, ...] = BRIEF) -> RowAuxiliary:
+        """Return better auxiliary parameters by Newton's method, row by row, or the old ones where it finds none."""
+        table = parents.log_table  # type: ignore[attr-defined]
+        solver = RowSolver(self.entries, self.family, np.exp(table)[:, self.entries.column])
+        epsilon, c = solver.solve(auxiliary.epsilon, auxiliary.c, barriers)
+        return RowAuxiliary(epsilon, c)
+
+    def excess(self, parents: Factors, auxiliary: RowAuxiliary) -> Array:
+        """Return ``sum_j epsilon_ij E a(b_hat_ij + w_ij y_j / epsilon_ij) - a(m_i)``; 0 for a row without parents."""
+        table = parents.log_table  # type: ignore[attr-defined]
+        solver = RowSolver(self.entries, self.family, np.exp(table)[:, self.entries.column])
+        bound = self.entries.sum_rows(solver.terms(auxiliary.epsilon, auxiliary.c))
+        parentless = np.bincount(self.entries.row, minlength=self.entries.shape[0]) == 0
+        return self.masked(np.where(parentless, 0.0, bound - self.layer.family.log_partition(self.eta(parents))))
+
+    def target(self, seen: Array, parents: Factors, auxiliary: RowAuxiliary, above: Above) -> Factors:
+        """Return the maximiser of the bound in each parent, which with the auxiliary parameters held is exact."""
+        entries = self.entries
+        statistic = (self.masked(seen) + np.zeros((len(parents.mean), 1)))[:, entries.row]
+        there = self.masked(np.ones((1, self.layer.size)))[:, entries.row]
+
+        def table(values: Array) -> Array:
+            columns = []
+            for y in values:
+                inside = (auxiliary.c + entries.weight * y) / auxiliary.epsilon
+                told = statistic * entries.weight * y - there * auxiliary.epsilon * self.family.log_partition(inside)
+                columns.append(entries.sum_columns(told) + y * above.eta)
+            return np.stack(columns, axis=-1)
+
+        if self.kind is BernoulliFactors:
+            return BernoulliFactors.from_table(table(np.arange(2.0)))
+        return PoissonFactors.from_table(grown(lambda y: table(y) - scipy.special.gammaln(y + 1)))
+
+    def step(self, seen: Array, parents: Factors, auxiliary: RowAuxiliary, above: Above) -> Factors:
+        """Return the target: the parents are apart in the bound, so all may go there at once."""
+        return self.target(seen, parents, auxiliary, above)

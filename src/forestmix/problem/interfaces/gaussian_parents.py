@@ -1,0 +1,54 @@
+"""Rows of other families under Gaussian parents: one-dimensional expectations, as in a model with one layer."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from forestmix.arrays import Array
+from forestmix.problem.interfaces.base import Above, Interface
+from forestmix.latents import Factors, GaussianFactors
+from forestmix.model import Layer
+from forestmix.statistics import Objective
+
+
+class GaussianParents(Interface):
+    """Rows with ``eta_i ~ N(m_i, r_i^2)``: ``excess_i = E a(m_i + r_i z) - a(m_i)`` (docs/guide.md).
+
+    The step is a natural gradient step, which whoever takes it must shorten where it would lower the bound.
+    """
+
+    def __init__(self, layer: Layer, kind: type[Factors], observed: Array | None, objective: Objective) -> None:
+        super().__init__(layer, kind, observed)
+        self.objective = objective
+
+    def spread(self, parents: Factors) -> Array:
+        """Return the row spread ``r_i`` that enters the objective."""
+        if self.objective == "elbo":
+            return np.sqrt(self.squared.forward(parents.variance).astype(np.float64))
+        return self.absolute.forward(parents.sd).astype(np.float64)
+
+    def excess(self, parents: Factors, auxiliary: None) -> Array:
+        """Return ``E a(m_i + r_i z) - a(m_i)``."""
+        eta, spread = self.eta(parents), self.spread(parents)
+        return self.masked(self.layer.family.log_partition_gap(eta, spread, np.zeros_like(spread)))
+
+    def target(self, seen: Array, parents: Factors, auxiliary: None, above: Above) -> GaussianFactors:
+        """Return the exact coordinate step of each parent, from the curvature at the current rows."""
+        gradient, precision, _ = self._slopes(seen, parents, above)
+        return GaussianFactors(parents.mean + gradient / precision, precision**-0.5)
+
+    def step(self, seen: Array, parents: Factors, auxiliary: None, above: Above) -> GaussianFactors:
+        """Return the forest mixture step."""
+        gradient, precision, curvature = self._slopes(seen, parents, above)
+        return GaussianFactors(parents.mean + gradient / curvature, precision**-0.5)
+
+    def _slopes(self, seen: Array, parents: Factors, above: Above) -> tuple[Array, Array, Array]:
+        """Return the gradient in the means, the precision of q at its optimum, and the precision to step with."""
+        expected = self.layer.family.expected_log_partition(self.eta(parents), self.spread(parents))
+        kappa, error = self.masked(expected.curvature), self.masked(seen - expected.slope)
+        prior = above.family.sd.astype(np.float64) ** -2.0
+        gradient = self.layer.weights.adjoint(error) - prior * (parents.mean - above.eta)
+        sd = np.broadcast_to(parents.sd, parents.mean.shape)
+        D = self.absolute.adjoint(self.absolute.forward(sd) * kappa) / sd
+        information = D if self.objective == "fm" else self.squared.adjoint(kappa)
+        return gradient, prior + information, prior + D

@@ -1,0 +1,158 @@
+"""Gaussian rows: the bound needs the means and variances of their parents only, of whatever family."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy
+
+from forestmix.arrays import Array, total
+from forestmix.problem.interfaces.base import Above, Interface
+from forestmix.latents import BernoulliFactors, Factors, GaussianFactors, SpikeSlabFactors, solve_tilt
+from forestmix.model import Layer
+from forestmix.statistics import Objective
+
+#: For objective "fm": epsilon is proportional to |w| times a standard deviation of at least this share of the largest.
+LEAST_SHARE = 1e-6
+
+
+class GaussianRows(Interface):
+    """Rows ``N(b_i + w_i . y, sd_i^2)``; ``a`` is quadratic, so ``excess_i = Var(eta_i) / (2 sd_i^2)``.
+
+    For all parents at once the mean part is majorised by ``D_j = sum_i kappa_i |w_ij| sum_k |w_ik|``, which is the
+    forest mixture curvature with epsilon proportional to |w|; the variance part stays exact. Each parent then has a
+    problem of its own, for ``latents.solve_tilt``. Objective "fm" has the paper's epsilon, and D for variances too.
+    """
+
+    def __init__(self, layer: Layer, kind: type[Factors], observed: Array | None, objective: Objective) -> None:
+        super().__init__(layer, kind, observed)
+        self.objective = objective
+        self._last_slope: tuple[Factors, Array, Array] | None = None
+
+    @property
+    def kappa(self) -> Array:
+        """``1 / sd_i^2``, 0 for a missing row: (N, n), or (1, n) where all observations share it."""
+        sd = np.broadcast_to(self.layer.family.sd, self.layer.size).astype(np.float64)  # type: ignore[attr-defined]
+        return self.masked((sd**-2.0)[None])
+
+    @cached_property
+    def information(self) -> tuple[Array, Array]:
+        """``H`` and ``D`` of every parent."""
+        kappa, ones = self.kappa, np.ones(self.layer.n_parents)
+        H = self.squared.adjoint(kappa).astype(np.float64)
+        return H, self.absolute.adjoint(kappa * self.absolute.forward(ones)).astype(np.float64)
+
+    def take(self, keep: Array) -> GaussianRows:
+        """Return the interface of the chosen observations."""
+        chosen = super().take(keep)
+        if self.observed is not None:
+            chosen.__dict__.pop("information", None)
+        return chosen
+
+    def slope(self, seen: Array, parents: Factors) -> Array:
+        """Return ``sum_i w_ij e_i`` with ``e_i = kappa_i (E y_i - m_i)``; kept for the arguments given last."""
+        last = self._last_slope
+        if last is None or last[0] is not parents or last[1] is not seen:
+            error = self.kappa * (seen - self.eta(parents))
+            self._last_slope = last = (parents, seen, self.layer.weights.adjoint(error).astype(np.float64))
+        return last[2]
+
+    def excess(self, parents: Factors, auxiliary: None) -> Array:
+        """Return ``kappa_i r_i^2 / 2`` with ``r_i^2 = sum_j w_ij^2 Var_j`` or, for "fm", ``(sum_j |w_ij| Std_j)^2``."""
+        if self.objective == "elbo":
+            return 0.5 * self.kappa * self.squared.forward(parents.variance)
+        return 0.5 * self.kappa * self.absolute.forward(parents.sd).astype(np.float64) ** 2
+
+    def total_excess(self, parents: Factors, auxiliary: None) -> Array:
+        """Return the sum over rows; on the ELBO it is ``sum_j H_j Var_j / 2``, which needs no pass over W."""
+        if self.objective == "elbo":
+            return 0.5 * total(self.information[0] * parents.variance)
+        return super().total_excess(parents, auxiliary)
+
+    def target(self, seen: Array, parents: Factors, auxiliary: None, above: Above) -> Factors:
+        """Return the exact coordinate update of each parent; for "fm" the update of the paper, which is one too."""
+        slope = self.slope(seen, parents)
+        H = self._paper_curvature(parents) if self.objective == "fm" else self.information[0]
+        return self.kind.tilted(above.family, above.eta, H, H * parents.mean + slope)
+
+    def step(self, seen: Array, parents: Factors, auxiliary: None, above: Above) -> Factors:
+        """Return the maximiser of the surrogate for all parents at once."""
+        if self.objective == "fm":
+            return self.target(seen, parents, auxiliary, above)
+        slope = self.slope(seen, parents)
+        if self.kind is GaussianFactors:
+            return self._gaussian_step(slope, parents, above)
+        return self.step_from(parents.mean, slope, above)
+
+    def step_from(self, mean: Array, slope: Array, above: Above) -> Factors:
+        """Return the maximiser of the surrogate around any means, with the slope ``sum_i w_ij e_i`` of the rows there.
+
+        The surrogate is that of the rows alone, so these means need not be those of any factors.
+        """
+        H, D = self.information
+        return solve_tilt(self.kind, above.family, above.eta, H, D, D * mean + slope, H * mean + slope)
+
+    def sweep(self, seen: Array, parents: Factors, above: Above, order: Array) -> Factors:
+        """Return the parents after each was set to its exact optimum in turn; the row errors go along."""
+        H, columns = self.information[0], self.layer.weights.columns()
+        starts, rows, values = columns.indptr, columns.indices, columns.data.astype(np.float64)
+        kappa = np.ascontiguousarray(np.broadcast_to(self.kappa, seen.shape))
+        error = kappa * (seen - self.eta(parents))
+        H, eta = (np.ascontiguousarray(np.broadcast_to(part, parents.mean.shape)) for part in (H, above.eta))
+        arrays = [np.array(getattr(parents, name)) for name in parents._names()]
+        mean = parents.mean.copy()
+        compiled = _compiled_sweep(self.kind, above)
+        if compiled is not None:
+            sweep, prior = compiled
+            sweep(starts, rows, values, order, H, eta, mean, error, kappa, *arrays, *prior)
+            return self.kind(*arrays)
+        for j in order:
+            part = slice(starts[j], starts[j + 1])
+            h = H[:, j] * mean[:, j] + error[:, rows[part]] @ values[part]
+            new = self.kind.tilted(above.family.take(np.array([j])), eta[:, j, None], H[:, j, None], h[:, None])
+            change = new.mean[:, 0] - mean[:, j]
+            error[:, rows[part]] -= kappa[:, rows[part]] * values[part] * change[:, None]
+            mean[:, j] = new.mean[:, 0]
+            arrays = self._store(arrays, j, new)
+        return self.kind(*arrays)
+
+    def _store(self, arrays: list[Array], j: int, new: Factors) -> list[Array]:
+        """Write one factor into the arrays of all; a table may have to grow first."""
+        stored = []
+        for array, name in zip(arrays, new._names(), strict=True):
+            value = getattr(new, name)[:, 0]
+            if array.ndim == 3 and value.shape[-1] != array.shape[-1]:
+                length = max(value.shape[-1], array.shape[-1])
+                array = np.pad(array, [(0, 0), (0, 0), (0, length - array.shape[-1])], constant_values=-np.inf)
+                value = np.pad(value, [(0, 0), (0, length - value.shape[-1])], constant_values=-np.inf)
+            array[:, j] = value
+            stored.append(array)
+        return stored
+
+    def _gaussian_step(self, slope: Array, parents: Factors, above: Above) -> GaussianFactors:
+        """Return the closed form: ``mu + gradient / (1 / sd^2 + D)``, and the exact variance."""
+        H, D = self.information
+        precision = above.family.sd.astype(np.float64) ** -2.0
+        gradient = slope - precision * (parents.mean - above.eta)
+        return GaussianFactors(parents.mean + gradient / (precision + D), (precision + H) ** -0.5 + 0 * parents.sd)
+
+    def _paper_curvature(self, parents: Factors) -> Array:
+        """Return ``D_j = (1 / Std_j) sum_i |w_ij| s_i kappa_i``; a Std near 0 is taken for a share of the largest."""
+        sd = np.maximum(parents.sd, LEAST_SHARE * np.max(parents.sd, axis=1, keepdims=True))
+        return self.absolute.adjoint(self.kappa * self.absolute.forward(sd)).astype(np.float64) / sd
+
+
+def _compiled_sweep(kind: type[Factors], above: Above) -> tuple[Any, list[Array]] | None:
+    """Return the compiled sweep of a family and the prior's parameters that it takes; ``None`` if there is none."""
+    from forestmix.engines.compiled import latents as kernels
+
+    if kind is BernoulliFactors:
+        return kernels.sweep_bernoulli, []
+    if kind is SpikeSlabFactors:
+        m, family = above.eta.shape[1], above.family
+        logit = scipy.special.logit(family.inclusion.astype(np.float64))
+        parameters = (logit, family.sd.astype(np.float64))
+        return kernels.sweep_spike_slab, [np.broadcast_to(part, m).copy() for part in parameters]
+    return None

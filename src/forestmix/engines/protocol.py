@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from enum import Enum, Flag, auto
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from forestmix.errors import ArgumentError
-
-Objective = Literal["fm", "elbo"]
+from forestmix.partition import Partition
 
 
 class Want(Flag):
@@ -26,6 +25,19 @@ class Want(Flag):
     CURVATURE = auto()
     INFORMATION = auto()
     ALL = VALUE | GRADIENT | CURVATURE | INFORMATION
+
+
+class Spread(Enum):
+    """Which spread ``r_i`` of eta enters the terms of a row, ``E a(m_i + r_i z)``.
+
+    ``NONE``: 0, for rows of constant curvature, whose variances enter the bound by a term of their own;
+    ``ABSOLUTE``: ``sum_j |w_ij| sigma_j``, the forest mixture bound; ``SQUARED``: ``sqrt(sum_j w_ij^2 sigma_j^2)``,
+    the ELBO.
+    """
+
+    NONE = auto()
+    ABSOLUTE = auto()
+    SQUARED = auto()
 
 
 class Capability(Enum):
@@ -84,17 +96,20 @@ _FLAGS = {
 
 
 class RowTerms(NamedTuple):
-    """Terms of the rows at one q, for the engine that made them: given back, they need not be computed again.
-
-    ``eta``: the row means; ``spread``: that of the objective; ``log_likelihood``: expected under both; ``error``:
-    ``e_i = t(x_i) - E a'``; ``kappa``: ``E a''``. Each is (N, n), or (1, n) where all observations share it.
+    """What the rows are at one q: ``eta``, their means, (N, n); ``error``, ``e_i = t(x_i) - E a'``, (N, n); ``kappa``,
+    ``E a''``, (N, n), or (1, n) where all observations share it. Each is 0 where x is missing, but for eta.
     """
 
     eta: Any
-    spread: Any
-    log_likelihood: Any
     error: Any
     kappa: Any
+
+
+class PriorMoments(NamedTuple):
+    """Mean and precision of the latents' Gaussian prior, (m,) each; precision 0 where rows hold the prior."""
+
+    mean: Any
+    precision: Any
 
 
 class Engine(Protocol):
@@ -104,15 +119,47 @@ class Engine(Protocol):
     capabilities: frozenset[Capability]
 
     def observe(self, layer: Any, observations: Any) -> Any:
-        """Return the rows of a layer with their data, as ``statistics`` asks for them."""
+        """Return the rows of a layer with their data, as ``statistics`` asks for them; they have ``take(keep)``."""
 
     def statistics(
-        self, layer: Any, data: Any, q: Moments, want: Want, objective: Objective, terms: Any = None
-    ) -> tuple[Statistics, Any]:
-        """Return the sums that are wanted at q, and the row terms; ``terms`` are those of an earlier call at this q."""
+        self, layer: Any, rows: Any, q: Moments, want: Want, spread: Spread | Any
+    ) -> tuple[Statistics, RowTerms]:
+        """Return the sums that are wanted at q, and the terms of the rows; ``spread`` may be given, (N or 1, n)."""
 
-    def normal_product(self, layer: Any, row_weights: Any, p: Any) -> tuple[Any, Any]:
-        """Return ``W^T K W p``, (N, m), and ``p^T W^T K W p``, (N,), with K the diagonal of ``row_weights``."""
+    def curvatures(self, layer: Any, kappa: Any, sd: Any, want: Want) -> tuple[Any, Any]:
+        """Return ``D_j sigma_j`` and ``H_j`` at given ``kappa``, (N or 1, n), of the two those that are wanted."""
+
+    def normal_product(self, layer: Any, kappa: Any, p: Any) -> tuple[Any, Any]:
+        """Return ``W^T K W p``, (N, m), and ``p^T W^T K W p``, (N,), with K the diagonal of ``kappa``."""
+
+
+class SweepEngine(Engine, Protocol):
+    """An engine with ``Capability.SWEEP``: coordinate updates on the ELBO, or of groups on the grouped bound.
+
+    Each takes factors and the terms of the rows at them, and returns new factors. Rows of varying curvature have each
+    step halved until the objective does not fall, where ``safe``.
+    """
+
+    def sweep_groups(
+        self, layer: Any, rows: Any, q: Moments, terms: RowTerms, prior: PriorMoments, groups: Partition,
+        *, surrogate: bool, safe: bool, spread: Spread,
+    ) -> Moments:  # fmt: skip
+        """Update the groups one after another, the members of each at once.
+
+        ``surrogate``: step with the forest mixture precision of the group (Theorem 2) and not with the exact one of
+        each latent; ``spread``: ABSOLUTE for Jensen's inequality inside each group, SQUARED for the ELBO.
+        """
+
+    def sweep_blocks(
+        self, layer: Any, rows: Any, q: Moments, terms: RowTerms, prior: PriorMoments, blocks: Partition,
+        *, synchronous: bool,
+    ) -> Moments:  # fmt: skip
+        """Sweep the blocks on threads, each with the others as they were at the start or, unsynchronised, as they are."""
+
+    def sweep_greedy(
+        self, layer: Any, rows: Any, q: Moments, terms: RowTerms, prior: PriorMoments, steps: int
+    ) -> Moments:
+        """Update ``steps`` times, for each observation, the latent whose exact update raises the ELBO most."""
 
 
 def require(engine: Engine, capability: Capability, purpose: str) -> None:

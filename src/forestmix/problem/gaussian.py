@@ -1,287 +1,368 @@
-"""The optimisation problem that an algorithm works on: a site, the prior above it, and the objective."""
+"""Gaussian latents of any depth under rows of any family, evaluated by an engine in arrays of any library."""
 
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import cached_property
 from typing import Any, ClassVar
 
+import array_api_compat
 import numpy as np
 
-from forestmix import vectors
-from forestmix.arrays import Array, inner
-from forestmix.errors import ArgumentError
-from forestmix.families import Family
-from forestmix.problem.start import gaussian_start
-from forestmix.model import DEF, Observations
+from forestmix.arrays import Array, host
+from forestmix.engines.protocol import Capability, Engine, PriorMoments, RowTerms, Spread, Want, require
+from forestmix.engines.reference import forest_mixture_spread, mean_field_spread
+from forestmix.engines.rows import curvature_slopes, row_data
+from forestmix.latents import ArrayFactors, GaussianFactors
+from forestmix.model import Observations
 from forestmix.partition import Partition
-from forestmix.problem.given import GaussianFactors, as_factors, prior_sd, take_rows
-from forestmix.statistics import Objective, Site, SiteStatistics
-from forestmix.weights import Weights
+from forestmix.problem import factored
+from forestmix.problem.base import Acceleration, Problem, out_of_range
+from forestmix.problem.flat import Stacked
+from forestmix.problem.given import as_layers
+from forestmix.problem.grouped import Grouped
+from forestmix.problem.points import CarriedPoint, GaussianPoint
+from forestmix.problem.schedules import sets_of_layers
+from forestmix.problem.start import gaussian_start
+from forestmix.problem.sums import form, inner, rms, total
+from forestmix.problem.updates import forest_mixture_update, part_way
 
 #: How many units of rounding, relative to the size of its terms, an objective may seem to fall by.
 ROUNDING_UNITS = 64
 #: How many units of rounding are left of the relative errors of the variances.
 UNITS_OF_VARIANCES = 32
+#: Units in the last place by which a standard deviation may change and count as the same.
+SAME_UNITS = 4
 
 
-@dataclass(frozen=True)
-class Point:
-    """Factors q with all that was computed at them, for each observation of a batch.
+class GaussianProblem(Problem):
+    """Maximise ``sum_i (row terms) - KL(q || p)`` over Gaussian factors.
 
-    ``objective``: (N,); ``gradient``: slope of the objective in the means, (N, m); ``rounding``: how far the objective
-    may be off because it is a sum of rounded terms, (N,); ``tracked``: whether objective and gradient were carried on
-    from another point, see ``Problem.moved``; ``squared_norm``: ``gradient^T P^-1 gradient`` where it is known, P being
-    the precision of q at its optimum.
+    Args:
+        stacked: the model, its layers stacked.
+        data: the observations.
+        engine: evaluates the rows.
+        objective: "elbo" or "fm".
+        groups: use Jensen's inequality inside these groups only; ``None`` for one group of all latents. The layers of a
+            deep model are groups.
+        both: compute ``D`` and ``H`` alike, whichever of the two the objective needs for the precision of q.
+
     """
 
-    q: GaussianFactors
-    site: SiteStatistics
-    objective: Array
-    gradient: Array
-    rounding: Array
-    tracked: bool = False
-    squared_norm: Array | None = None
-
-    def take(self, keep: Array) -> Point:
-        """Return the point of the chosen observations."""
-        batch = {name: getattr(self.site, name)[keep] for name in ("value", "gradient", "eta", "error", "magnitude")}
-        shared = {name: getattr(self.site, name) for name in ("curvature", "exact", "kappa")}
-        shared = {name: None if part is None else take_rows(part, keep) for name, part in shared.items()}
-        return Point(
-            self.q.take(keep),
-            replace(self.site, **batch, **shared),
-            self.objective[keep], self.gradient[keep], self.rounding[keep], self.tracked,
-        )  # fmt: skip
-
-
-class Problem:
-    """Maximise ``sum_i (row terms) - KL(q || p)`` over q, for each observation of a batch."""
-
-    #: Whether Newton's system can be factored, where that is affordable.
-    factorable: ClassVar[bool] = True
-    #: Whether arrays are those of another library than NumPy.
-    on_device: ClassVar[bool] = False
+    gaussian: ClassVar[bool] = True
 
     def __init__(
-        self, model: DEF, data: Observations, objective: Objective, groups: Partition | None = None,
+        self, stacked: Stacked, data: Observations, engine: Engine, objective: str, groups: Partition | None = None,
         *, both: bool = False,
     ) -> None:  # fmt: skip
-        self.model = model
-        self.site = Site(model.layers[0], data, objective, groups, both=both)
-        m, dtype = model.n_latent, model.dtype
-        self.prior_mean = np.broadcast_to(model.prior.bias, m).copy()
-        self.prior_precision = np.broadcast_to(prior_sd(model.prior).astype(dtype) ** -2, m).copy()
-        self._unit = ROUNDING_UNITS * float(np.finfo(dtype).eps)
-        self._last_spread: tuple[Array, Array] | None = None
-        self._settled: tuple[tuple[Array, Array], tuple[Array, Array]] | None = None
+        self.stacked, self.model, self.engine = stacked, stacked.deep, engine
+        self.layer, self.weights, self.family = stacked.layer, stacked.layer.weights, stacked.layer.family
+        self.data = stacked.data(data).shared()
+        self.rows = engine.observe(self.layer, self.data)
+        self.groups = stacked.groups if stacked.is_deep else groups
+        self._objective, wanted = objective, Want.VALUE | Want.GRADIENT
+        if both or (objective == "fm" and self.groups is None):
+            wanted |= Want.CURVATURE
+        if both or objective == "elbo":
+            wanted |= Want.INFORMATION
+        self.wanted = wanted
+        like = self.weights.prototype()
+        self.xp, self.device, self.dtype = (
+            array_api_compat.array_namespace(like), array_api_compat.device(like), like.dtype,
+        )  # fmt: skip
+        self.prior = PriorMoments(self.moved(stacked.prior_mean), self.moved(stacked.prior_precision))
+        self._unit = ROUNDING_UNITS * float(np.finfo(self.model.dtype).eps)
+
+    def moved(self, array: Any) -> Any:
+        """Return a NumPy array in the library, precision and place of W."""
+        return self.xp.asarray(np.array(array), dtype=self.dtype, device=self.device)
 
     @property
-    def size(self) -> int:
-        """Number of latents, m."""
-        return self.model.n_latent
+    def on_host(self) -> bool:
+        """Whether arrays are NumPy's."""
+        return not self.weights.on_device
 
     @property
-    def joins_deviations(self) -> bool:
+    def quadratic(self) -> bool:
+        """Whether the rows' curvature depends on neither x nor q, so that the objective is quadratic in the means."""
+        return self.family.curvature_is_constant
+
+    @property
+    def joint(self) -> bool:
         """Whether Newton's steps move deviations with the means: constant curvature has them in closed form."""
-        return not self.curvature_is_constant and (self.site.objective == "elbo" or self.site.groups is None)
-
-    @property
-    def weights(self) -> Weights:
-        """The weights of all rows."""
-        return self.site.layer.weights
-
-    @property
-    def family(self) -> Family:
-        """The family of the rows."""
-        return self.site.layer.family
-
-    @property
-    def n_observations(self) -> int:
-        """Number of observations in the batch, N."""
-        return self.site.data.x.shape[0]
-
-    @property
-    def single(self) -> bool:
-        """Whether the caller gave one observation without a leading axis."""
-        return self.site.data.single
+        return not self.quadratic and (self._objective == "elbo" or self.groups is None)
 
     @property
     def objective_name(self) -> str:
         """The bound that is climbed."""
-        return self.site.objective
+        return self._objective
 
     @property
     def climbed(self) -> str:
-        """The bound whose value the objective is: "elbo", "fm", or "grouped" for one between the two."""
-        return "grouped" if self.site.objective == "fm" and self.site.groups is not None else self.site.objective
+        """The bound whose value the objective is; with the layers as groups "fm" is the paper's deep bound."""
+        own = self.groups is not None and not self.stacked.is_deep
+        return "grouped" if self._objective == "fm" and own else self._objective
+
+    @property
+    def acceleration(self) -> Acceleration:
+        """Conjugate gradients where the objective is quadratic, else Newton's steps."""
+        return Acceleration.CONJUGATE if self.quadratic else Acceleration.NEWTON
+
+    @cached_property
+    def grouped(self) -> Grouped | None:
+        """Sums over groups, or ``None`` where there are none."""
+        return None if self.groups is None else Grouped(self.weights, self.groups)
+
+    @cached_property
+    def row_data(self) -> Any:
+        """The rows as formulas in arrays of any library have them."""
+        return row_data(self.layer, self.data)
+
+    def take(self, keep: Array) -> GaussianProblem:
+        """Return the problem of the chosen observations; what was derived from W is shared."""
+        chosen = copy(self)
+        chosen.data = self.data.take(keep).shared()
+        chosen.__dict__.pop("row_data", None)
+        missing = self.data.observed is not None
+        chosen.rows = self.engine.observe(self.layer, chosen.data) if missing else self.rows.take(keep)
+        return chosen
 
     def default_start(self) -> GaussianFactors:
-        """Return where a run starts that is given no start."""
+        """Return q at the prior, narrowed where the rows call for it."""
         return gaussian_start(self)
 
     def start(self, init: Any) -> GaussianFactors:
-        """Return a start that the user gave, checked."""
-        return as_factors("init", init, self.model, self.n_observations)
+        """Return a start that the user gave, one entry for each layer, stacked."""
+        layers: Any = as_layers("init", init, self.model, self.n_observations)
+        return self.factors(self.stacked.stacked(layers))
+
+    def factors(self, q: GaussianFactors) -> GaussianFactors:
+        """Return factors in the library and place of W; there each observation has its own standard deviations."""
+        if self.on_host:
+            return q
+        shape = (self.n_observations, self.size)
+        return ArrayFactors(*(self.moved(np.broadcast_to(host(part), shape)) for part in (q.mean, q.sd)))
 
     def split(self, q: GaussianFactors) -> tuple[GaussianFactors, ...]:
         """Return the factors of each latent layer."""
-        return (q,)
+        return self.stacked.split(q)
 
-    def take(self, keep: Array) -> Problem:
-        """Return the problem of the chosen observations."""
-        chosen = copy(self)
-        chosen.site = self.site.take(keep)
-        return chosen
+    def evaluate(self, q: GaussianFactors, known: Any = None) -> GaussianPoint:
+        """Return the objective and its slope at q.
 
-    @property
-    def curvature_is_constant(self) -> bool:
-        """Whether the rows' curvature depends on neither x nor q, so that the objective is quadratic in the means."""
-        return self.site.layer.family.curvature_is_constant
-
-    def evaluate(self, q: GaussianFactors, known: Point | None = None) -> Point:
-        """Return the objective and its slope at q; ``known`` as in ``Site.statistics``."""
-        site = self.site.statistics(q, None if known is None else (known.q, known.site))
-        slope, form = self._slope(q, site.gradient)
-        divergence = 0.5 * form + self._spread_divergence(q)
-        rounding = self._unit * (site.magnitude + np.abs(divergence) + self.size)
-        return Point(q, site, site.value - divergence, slope, rounding)
-
-    def _slope(self, q: GaussianFactors, gradient: Array) -> tuple[Array, Array]:
-        """Return the slope of the objective, (N, m), and ``sum_j (mu_j - prior_mean_j)^2 / sigma0_j^2``, (N,)."""
-        return vectors.prior_slope(q.mean, self.prior_mean, self.prior_precision, gradient)
-
-    def moved(
-        self, point: Point, q: GaussianFactors, gradient: Array, gain: Array, squared_norm: Array | None
-    ) -> Point:
-        """Return a point whose gradient and gain over another are known, with no look at W or the rows.
-
-        That is so along a line where the objective is quadratic, with the variances held. The rows' own terms are left
-        out: arrays of no columns stand for them.
+        ``known`` is another point: for rows of constant curvature H is the same everywhere, and D wherever the standard
+        deviations are.
         """
-        count, site = len(gain), point.site
-        if not point.tracked:
-            unknown, none = np.full(count, np.nan), np.empty((count, 0))
-            site = replace(site, value=unknown, gradient=none, eta=none, error=none)
-        return Point(q, site, point.objective + gain, gradient, point.rounding, True, squared_norm)
+        old = known.origin if known is not None and self.quadratic else None
+        same = old is not None and q.sd.shape == old.q.sd.shape and bool(self.xp.all(q.sd == old.q.sd))
+        want = self.wanted
+        if old is not None and old.exact is not None:
+            want &= ~Want.INFORMATION
+        if same and old is not None and old.curvature is not None:
+            want &= ~Want.CURVATURE
+        sums, terms = self.engine.statistics(self.layer, self.rows, q, want, self._spread(q.sd))
+        D = sums.curvature_sd / q.sd if Want.CURVATURE in want else (old.curvature if old and same else None)
+        if D is None and self.grouped is not None and self._objective == "fm":
+            D = self.grouped.curvature(q.sd, terms.kappa)
+        H = sums.information if Want.INFORMATION in want else (old.exact if old else None)
+        divergence = old.divergence if old is not None and same else self._spread_divergence(q.sd)
+        return self._point(q, sums, terms, D, H, divergence)
 
-    def with_spread(self, point: Point, sd: Array, information: Array) -> Point:
+    def _point(self, q: GaussianFactors, sums: Any, terms: RowTerms, D: Any, H: Any, divergence: Any) -> GaussianPoint:
+        """Return the point, with the prior's part of the objective and of its slope."""
+        away = q.mean - self.prior.mean
+        away_form = 0.5 * form(away, self.prior.precision)
+        value, size = sums.value, sums.magnitude
+        if self.quadratic:
+            # sum_i kappa_i r_i^2 / 2, from sums over latents: this saves the products that r_i takes.
+            half = 0.5 * form(q.sd, D if self._objective == "fm" else H)
+            value, size = value - half, size + half
+        size = size + self.xp.abs(away_form + divergence) + self.size
+        if self.stacked.is_deep:
+            # The means that cancel in y - W y' - b add to the rounding.
+            lower, n = self.stacked.slices[-1].start, self.model.n_observed
+            size = size + 2 * inner(np.abs(terms.error[:, n:]), np.abs(q.mean[:, :lower]))
+        objective, rounding = host(value - away_form - divergence), self._unit * host(size)
+        gradient = sums.gradient - away * self.prior.precision
+        return GaussianPoint(q, objective, np.asarray(rounding), gradient, terms, D, H, divergence)
+
+    def _spread(self, sd: Any) -> Spread | Any:
+        """Return which spread enters the row terms, or the spread itself where Jensen's inequality is in groups."""
+        if self.quadratic:
+            return Spread.NONE
+        if self._objective == "elbo":
+            return Spread.SQUARED
+        return Spread.ABSOLUTE if self.grouped is None else self.grouped.spread(sd)
+
+    def row_spread(self, sd: Any) -> Any:
+        """Return the spread ``r_i`` of the objective, (N or 1, n)."""
+        if self._objective == "elbo":
+            return mean_field_spread(self.weights, sd)
+        return forest_mixture_spread(self.weights, sd) if self.grouped is None else self.grouped.spread(sd)
+
+    def _spread_divergence(self, sd: Any) -> Any:
+        """Return ``sum_j (v - 1 - log v) / 2`` with ``v = sd^2 / sd0^2``, and minus the entropy where sd0 is infinite."""
+        xp, precision = self.xp, self.prior.precision
+        proper = precision > 0
+        safe = xp.where(proper, precision, xp.full_like(precision, 2 * np.pi))
+        terms = sd * sd * precision - 1 - 2 * xp.log(sd) - xp.log(safe)
+        return 0.5 * total(terms)
+
+    def carried(self, point: Any, mean: Any, gradient: Any, gain: Array, squared_norm: Array | None) -> CarriedPoint:
+        """Return the point at other means, whose gradient and gain over another are known, with no look at the rows."""
+        q = type(point.q)(mean, point.q.sd)
+        return CarriedPoint(point.origin, q, point.objective + gain, gradient, squared_norm)
+
+    def with_sd(self, point: GaussianPoint, sd: Any, information: Any) -> GaussianPoint:
         """Return the point with other standard deviations, whose information is known, for rows of constant curvature.
 
         The variances' part of the objective is ``-(1/2) sum_j sigma_j^2 information_j - KL``; all else stays.
         """
-        own = {"curvature": information} if self.site.objective == "fm" else {"curvature": None, "exact": information}
-        q, site = GaussianFactors(point.q.mean, sd), replace(point.site, **own)
-        change = point.site.spread_form(point.q.sd) - site.spread_form(sd)
-        gain = 0.5 * change + self._spread_divergence(point.q) - self._spread_divergence(q)
-        return replace(point, q=q, site=site, objective=point.objective + gain)
+        divergence = self._spread_divergence(sd)
+        before = 0.5 * form(point.q.sd, self.information(point)) + point.divergence
+        gain = before - 0.5 * form(sd, information) - divergence
+        D = information if self._objective == "fm" else None
+        q, objective = type(point.q)(point.q.mean, sd), point.objective + host(gain)
+        return replace(point, q=q, objective=objective, curvature=D, divergence=divergence)
 
-    def _spread_divergence(self, q: GaussianFactors) -> Array:
-        """Return the part of KL(q || p) that depends on the variances, which accelerated runs settle at the start."""
-        if self._last_spread is None or self._last_spread[0] is not q.sd:
-            self._last_spread = (q.sd, q.spread_divergence(self.model.prior))
-        return self._last_spread[1]
+    def information(self, point: Any) -> Any:
+        """Return what the rows add to the precision of q: ``D`` for the paper's bound, ``H`` for the ELBO."""
+        return point.origin.curvature if self._objective == "fm" else point.origin.exact
 
-    def curvature(self, point: Point) -> Array:
-        """Return ``D_j`` at ``point``, which majorises the mean problem for all latents at once, or for each group."""
-        return self.curvature_at(point.q.sd, point) if point.site.curvature is None else point.site.curvature
+    def precision(self, point: Any) -> Any:
+        """Return the precision that q would have at its optimum, given the rows' curvature at ``point``."""
+        return self.prior.precision + self.information(point)
 
-    def curvature_at(self, sd: Array, point: Point) -> Array:
-        """Return ``D_j`` at other standard deviations, with the rows' curvature at ``point``."""
-        found, _ = self.site.curvatures(sd, point.site.kappa, curvature=True, exact=False)
-        assert found is not None
-        return found
+    def curvature(self, point: GaussianPoint) -> Any:
+        """Return ``D_j`` at ``point``, which majorises the mean problem for all latents at once."""
+        if point.curvature is not None and self.groups is None:
+            return point.curvature
+        return self.engine.curvatures(self.layer, point.terms.kappa, point.q.sd, Want.CURVATURE)[0] / point.q.sd
 
-    def exact_information(self, point: Point) -> Array:
+    def curvature_at(self, sd: Any, point: GaussianPoint) -> Any:
+        """Return ``D_j`` of the bound, in groups where there are any, at other standard deviations."""
+        if self.grouped is not None:
+            return self.grouped.curvature(sd, point.terms.kappa)
+        return self.engine.curvatures(self.layer, point.terms.kappa, sd, Want.CURVATURE)[0] / sd
+
+    def exact_information(self, point: Any) -> Any:
         """Return ``H_j = sum_i w_ij^2 kappa_i`` at ``point``, the curvature of the exact coordinate update."""
-        found = point.site.exact
+        found = point.origin.exact
         if found is None:
-            _, found = self.site.curvatures(point.q.sd, point.site.kappa, curvature=False, exact=True)
-            assert found is not None
+            kappa = point.origin.terms.kappa
+            found = self.engine.curvatures(self.layer, kappa, point.q.sd, Want.INFORMATION)[1]
         return found
 
-    def row_curvature(self, point: Point) -> Array:
-        """Return ``kappa_i`` at ``point``, (N or 1, n)."""
-        return point.site.kappa
+    def normal_image(self, p: Any, kappa: Any) -> tuple[Any, Any]:
+        """Return ``A p``, (N, m), and ``p^T A p``, (N,), with ``A = diag(1 / sigma0^2) + W^T diag(kappa) W``."""
+        image, squares = self.engine.normal_product(self.layer, kappa, p)
+        return image + p * self.prior.precision, squares + form(p, self.prior.precision)
 
-    def curvature_slopes(self, point: Point) -> tuple[Array, Array]:
-        """Return f and h of ``inference.dense_newton``, (N, n), 0 where x is missing."""
-        site = self.site
-        spread = site.spread(point.q.sd).astype(np.float64)
-        third, fourth = site.layer.family.curvature_slopes(point.site.eta.astype(np.float64), spread)
-        if site.data.observed is not None:
-            third, fourth = np.where(site.data.observed, third, 0.0), np.where(site.data.observed, fourth, 0.0)
-        if site.objective == "elbo":
+    def curvature_slopes(self, point: GaussianPoint) -> tuple[Any, Any]:
+        """Return f and h of ``problem.factored``, (N, n), 0 where x is missing."""
+        spread = self.row_spread(point.q.sd)
+        third, fourth = curvature_slopes(self.row_data, point.terms.eta, spread)
+        if self._objective == "elbo":
             return third, fourth
-        return spread * third, point.site.kappa + spread**2 * fourth
+        return spread * third, point.terms.kappa + spread**2 * fourth
 
-    def gradient_norm(self, point: Point) -> Array:
-        """Return the relative gradient norm of each observation, (N,), as ``Stopping`` defines it."""
-        precision, variances = self._of_variances(point)
-        if point.squared_norm is not None:
+    def spread_at(self, information: Any, old: Any) -> Any:
+        """Return ``1 / sqrt(1 / sigma0_j^2 + information_j)``, the best spread, or ``old`` where rounding is all."""
+        new = (self.prior.precision + information) ** -0.5
+        unit = SAME_UNITS * float(np.finfo(self.model.dtype).eps)
+        same = new.shape == old.shape and bool(self.xp.all(self.xp.abs(new - old) <= unit * old))
+        return old if same else new
+
+    def gradient_norm(self, point: Any) -> Array:
+        """Return the larger of the gradient in posterior standard deviations and the variances' relative error."""
+        precision, variances = self.precision(point), self.variance_norm(point)
+        if point.carried and point.squared_norm is not None:
             return np.maximum(np.sqrt(point.squared_norm / self.size), variances)
-        return np.maximum(_rms(point.gradient, precision), variances)
+        return np.maximum(np.sqrt(host(form(point.gradient, 1 / precision)) / self.size), variances)
 
-    def variance_norm(self, point: Point) -> Array:
+    def variance_norm(self, point: Any) -> Array:
         """Return the relative error of the variances, ``rms_j (P_j sigma_j^2 - 1)``, (N,)."""
-        return self._of_variances(point)[1]
+        return rms(self.precision(point) * point.q.sd**2 - 1)
 
-    def _of_variances(self, point: Point) -> tuple[Array, Array]:
-        """Return the precision of q at its optimum and the norm of the variances.
-
-        Both stay the same once the variances of rows of constant curvature have settled, as accelerated runs have them.
-        """
-        key = (point.q.sd, point.site.information)
-        if self._settled is None or any(old is not new for old, new in zip(self._settled[0], key, strict=True)):
-            precision = self.precision(point)
-            excess = precision * point.q.sd**2 - 1
-            self._settled = (key, (precision, np.sqrt(inner(excess, excess) / self.size)))
-        return self._settled[1]
-
-    def check_range(self, start: Point) -> None:
-        """Raise where what the rows say of the latents is beyond the range of numbers: no step could be made."""
-        if not np.isfinite(start.site.information).all():
-            raise out_of_range(self.model)
-
-    def gradient_rounding(self, point: Point) -> Array:
+    def gradient_rounding(self, point: GaussianPoint) -> Array:
         """Return what rounding leaves of ``gradient_norm`` at a point, (N,).
 
         A row's error ``t(x) - E a'`` is off by units in the last place of both, and of ``kappa`` times the terms of
         its mean; the sums over rows are off by as much of what they add up.
         """
-        layer, q, data = self.site.layer, point.q, self.site.data
-        unit = float(np.finfo(self.model.dtype).eps)
-        eta = layer.weights.project(None, np.abs(q.mean), absolute=True).absolute + np.abs(layer.bias)
-        size = np.abs(layer.family.statistic(data.x)) + np.abs(point.site.error) + point.site.kappa * eta
-        if data.observed is not None:
-            size = np.where(data.observed, size, 0)
-        gathered = layer.weights.collect(None, size.astype(layer.dtype)).absolute
-        own = self.prior_precision * (np.abs(q.mean) + np.abs(self.prior_mean))
-        return unit * np.maximum(UNITS_OF_VARIANCES, _rms(gathered + own, self.precision(point)))
+        xp, weights, terms = self.xp, abs(self.weights), point.terms
+        eta = weights.forward(xp.abs(point.q.mean)) + xp.abs(self.row_data.bias)
+        size = 2 * xp.abs(terms.error) + terms.kappa * (eta + xp.abs(terms.eta))
+        own = self.prior.precision * (xp.abs(point.q.mean) + xp.abs(self.prior.mean))
+        left = rms((weights.adjoint(size) + own) / self.precision(point) ** 0.5)
+        return float(np.finfo(self.model.dtype).eps) * np.maximum(UNITS_OF_VARIANCES, left)
 
-    def distance_bound(self, point: Point) -> Array:
-        """Return how many posterior standard deviations no mean can be further from the optimum than, (N,).
+    def distance(self, point: Any, *, exactly: bool) -> Array:
+        """Return how far any mean can be from the optimum, in posterior standard deviations, (N,).
 
         The objective is concave in means and standard deviations, in the former at least as curved as the log density
         of the prior. So with g the gradient, ``g^T Var_prior(y) g`` and the squares of the variances' relative errors
         add up to a bound, and half of that is one on the nats that are missing.
         """
-        excess = self.precision(point) * point.q.sd.astype(np.float64) ** 2 - 1
-        squared = self.model.prior.variance_of(point.gradient.astype(np.float64)) + inner(excess, excess)
-        return np.sqrt(squared)
+        if exactly and factored.affordable(self):
+            return factored.distance(self, point)
+        excess = self.variance_norm(point) * np.sqrt(self.size)
+        if self.on_host:
+            squared = self.stacked.prior_variance(point.gradient.astype(np.float64))
+        else:
+            squared = host(form(point.gradient, 1 / self.prior.precision))
+        return np.sqrt(squared + excess**2)
 
-    def precision(self, point: Point) -> Array:
-        """Return the precision that q would have at its optimum, given the rows' curvature at ``point``."""
-        return self.prior_precision + point.site.information
+    def check_range(self, start: GaussianPoint) -> None:
+        """Raise where what the rows say of the latents is beyond the range of numbers: no step could be made."""
+        if not bool(self.xp.all(self.xp.isfinite(self.information(start)))):
+            raise out_of_range(self.model)
 
+    def sets(self, schedule: str) -> list[Any]:
+        """Return the sets of layers that share no rows, as latents; all latents where there is one layer."""
+        if not self.stacked.is_deep:
+            return [None]
+        latents, slices = np.arange(self.size), self.stacked.slices
+        chosen = sets_of_layers(schedule, len(slices))
+        return [np.concatenate([latents[slices[layer]] for layer in layers]) for layers in chosen]
 
-def out_of_range(model: DEF) -> ArgumentError:
-    """Return the error for weights whose squares, or squares over those of sd, are beyond the range of numbers."""
-    return ArgumentError(
-        "W must be such that the sums of its squares, times the rows' curvature (1 / sd^2 for Gaussian rows), are "
-        f"finite in {model.dtype}; they overflow. Rescale W, x, b or sd, or use float64."
-    )
+    def plain_step(self, point: GaussianPoint, members: Array | None) -> GaussianFactors:
+        """Return the factors after a forest mixture step of all latents, or of the members (paper, Theorem 2)."""
+        D = self.curvature(point) if members is None else self.curvature_at(point.q.sd, point)
+        information, old = self.information(point), point.q
+        mean, sd = forest_mixture_update(old.mean, point.gradient, self.prior.precision, D, information)
+        if members is None:
+            return type(old)(mean, self.spread_at(information, old.sd))
+        which = np.isin(np.arange(self.size), members)
+        return type(old)(np.where(which, mean, old.mean), np.where(which, sd, old.sd))
 
+    def shorter(self, old: GaussianFactors, new: GaussianFactors, share: Any) -> GaussianFactors:
+        """Return factors the fraction ``share`` of the way, (N, 1), in the means and in the precisions."""
+        return part_way(old, new, self.moved(share))
 
-def _rms(gradient: Array, precision: Array) -> Array:
-    return np.sqrt(inner(gradient, gradient / precision) / gradient.shape[1])
+    def sweep(self, point: GaussianPoint, groups: Partition, *, surrogate: bool) -> GaussianFactors:
+        """Return the factors after the groups were updated one after another, the members of each at once.
+
+        Exact updates of several latents at once may lower the objective: such steps are not halved.
+        """
+        safe = surrogate or bool(np.all(groups.sizes == 1))
+        spread = Spread.ABSOLUTE if self._objective == "fm" else Spread.SQUARED
+        options = {"surrogate": surrogate, "safe": safe, "spread": spread}
+        return self._sweeps.sweep_groups(*self._state(point), groups, **options)
+
+    def sweep_blocks(self, point: GaussianPoint, blocks: Partition, *, synchronous: bool) -> GaussianFactors:
+        """Return the factors after every block was swept, side by side."""
+        return self._sweeps.sweep_blocks(*self._state(point), blocks, synchronous=synchronous)
+
+    def sweep_greedy(self, point: GaussianPoint, steps: int) -> GaussianFactors:
+        """Return the factors after so many updates, each of the latent that gains most."""
+        return self._sweeps.sweep_greedy(*self._state(point), steps)
+
+    @property
+    def _sweeps(self) -> Any:
+        require(self.engine, Capability.SWEEP, "coordinate updates")
+        return self.engine
+
+    def _state(self, point: GaussianPoint) -> tuple[Any, ...]:
+        return self.layer, self.rows, point.q, point.terms, self.prior

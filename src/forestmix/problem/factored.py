@@ -27,7 +27,6 @@ import scipy
 
 from forestmix.arrays import Array, inner
 from forestmix.weights.gram import OrthogonalFactor
-from forestmix.problem.gaussian import Point, Problem
 
 #: Multiplications that a step may take, for all observations: a fraction of a second.
 AFFORDABLE = 1e9
@@ -52,47 +51,47 @@ class NewtonStep(NamedTuple):
 
 def cost(problem: Any) -> float:
     """Return how many multiplications a step takes; infinite where there is no factor."""
-    if not problem.factorable:
+    if not problem.on_host:
         return np.inf
     n, m = problem.weights.shape
     return 4.0 * problem.n_observations * (n + m) * m * m
 
 
-def newton_step(problem: Problem, point: Point) -> NewtonStep:
+def newton_step(problem: Any, point: Any) -> NewtonStep:
     """Return the Newton step of each observation."""
     W = problem.weights.toarray().astype(np.float64)
     count, m = point.gradient.shape
     mean, log_sd, decrement = np.zeros((count, m)), np.zeros((count, m)), np.zeros(count)
-    slopes = problem.curvature_slopes(point) if problem.joins_deviations else None
-    prior = problem.prior_precision.astype(np.float64)
+    slopes = problem.curvature_slopes(point) if problem.joint else None
+    prior = problem.prior.precision.astype(np.float64)
     factor = None
     for k in range(count):
-        if factor is None or len(point.site.kappa) > 1:
-            factor = _Factor(W, point.site.kappa[k].astype(np.float64), prior)
+        if factor is None or len(point.terms.kappa) > 1:
+            factor = _Factor(W, point.terms.kappa[k].astype(np.float64), prior)
         own = None if slopes is None else (slopes[0][k], slopes[1][k])
         mean[k], log_sd[k], decrement[k] = _System(problem, point, factor, k).solve(own)
     return NewtonStep(mean, log_sd, decrement)
 
 
-def distance(problem: Any, point: Any) -> Array:
-    """Return how many posterior standard deviations a mean may be from the optimum, (N,), see ``NewtonStep``.
+def affordable(problem: Any) -> bool:
+    """Return whether a factor is affordable."""
+    return cost(problem) <= AFFORDABLE
 
-    It is exact where a factor is affordable, and else the problem's own bound.
-    """
-    if cost(problem) > AFFORDABLE:
-        return problem.distance_bound(point)
+
+def distance(problem: Any, point: Any) -> Array:
+    """Return how many posterior standard deviations a mean may be from the optimum, (N,), see ``NewtonStep``."""
     parts = [newton_step(problem, point).decrement, _rounding_of_rows(problem, point)]
-    if not problem.joins_deviations:
+    if not problem.joint:
         excess = problem.precision(point) * point.q.sd.astype(np.float64) ** 2 - 1
         parts.append(np.sqrt(inner(excess, excess)))
     return np.sqrt(sum(part**2 for part in parts))
 
 
-def _rounding_of_rows(problem: Problem, point: Point) -> Array:
+def _rounding_of_rows(problem: Any, point: Any) -> Array:
     """Return what rounding of the row means may hide of a decrement, (N,): units in the last place of their terms."""
-    layer, unit = problem.site.layer, float(np.finfo(problem.model.dtype).eps)
-    terms = layer.weights.project(None, np.abs(point.q.mean), absolute=True).absolute + np.abs(layer.bias)
-    return unit * np.sqrt(inner(point.site.kappa * terms, terms))
+    layer, unit = problem.layer, float(np.finfo(problem.model.dtype).eps)
+    terms = abs(layer.weights).forward(np.abs(point.q.mean)) + np.abs(layer.bias)
+    return unit * np.sqrt(inner(point.terms.kappa * terms, terms))
 
 
 class _Factor(OrthogonalFactor):
@@ -108,21 +107,21 @@ class _Factor(OrthogonalFactor):
 class _System:
     """The system of one observation."""
 
-    def __init__(self, problem: Problem, point: Point, factor: _Factor, k: int) -> None:
+    def __init__(self, problem: Any, point: Any, factor: _Factor, k: int) -> None:
         def row(batch: Array) -> Array:
             return batch[min(k, len(batch) - 1)].astype(np.float64)
 
-        site, prior = point.site, problem.prior_precision.astype(np.float64)
+        prior = problem.prior.precision.astype(np.float64)
         self.factor, self.prior, self.sd = factor, prior, row(point.q.sd)
-        self.paper = problem.site.objective == "fm"
-        error, mean = row(site.error), row(point.q.mean)
-        away = np.concatenate([factor.inverse * error, np.sqrt(prior) * (problem.prior_mean - mean)])
+        self.paper = problem.objective_name == "fm"
+        error, mean = row(point.terms.error), row(point.q.mean)
+        away = np.concatenate([factor.inverse * error, np.sqrt(prior) * (problem.prior.mean - mean)])
         self.right = factor.Q.T @ away
         if not factor.seen.all():
             # Rows whose curvature has underflowed still have a slope.
             unseen = ~factor.seen
             self.right += factor.solve_transposed(factor.W[unseen].T @ error[unseen])
-        self.slope = 1.0 - self.sd**2 * (prior + row(site.information))
+        self.slope = 1.0 - self.sd**2 * (prior + row(problem.information(point)))
 
     def solve(self, slopes: tuple[Array, Array] | None) -> tuple[Array, Array, float]:
         """Return p, u and the decrement."""

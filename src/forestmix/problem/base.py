@@ -1,0 +1,141 @@
+"""What an algorithm climbs: a bound on the evidence, as a function of the factors of all latents."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from enum import Enum, auto
+from typing import Any, ClassVar, Protocol
+
+from forestmix.arrays import Array
+from forestmix.errors import ArgumentError
+from forestmix.model import DEF, Observations
+from forestmix.partition import Partition
+
+
+class Acceleration(Enum):
+    """The accelerated steps that a problem allows.
+
+    ``CONJUGATE``: the objective is quadratic in the means; ``NEWTON``: Gaussian latents under rows of varying
+    curvature; ``TILTED``: latents of any family under Gaussian rows; ``NONE``: plain steps only.
+    """
+
+    CONJUGATE = auto()
+    NEWTON = auto()
+    TILTED = auto()
+    NONE = auto()
+
+
+class Point(Protocol):
+    """Factors with what was computed at them; ``objective`` and ``rounding`` of each observation are on the host."""
+
+    @property
+    def q(self) -> Any:
+        """The factors."""
+
+    @property
+    def objective(self) -> Array:
+        """The bound, (N,)."""
+
+    @property
+    def rounding(self) -> Array:
+        """How far the objective may be off because it is a sum of rounded terms, (N,)."""
+
+    def take(self, keep: Array) -> Any:
+        """Return the point of the chosen observations."""
+
+
+class Problem(ABC):
+    """Maximise a bound over the factors of all latents, for each observation of a batch."""
+
+    #: Whether all latents are Gaussian.
+    gaussian: ClassVar[bool]
+    model: DEF
+    data: Observations
+
+    @property
+    def size(self) -> int:
+        """Number of latents, m, in all layers."""
+        return self.model.n_latent
+
+    @property
+    def n_observations(self) -> int:
+        """Number of observations in the batch, N."""
+        return len(self.data.x)
+
+    @property
+    @abstractmethod
+    def objective_name(self) -> str:
+        """The bound that is climbed, "elbo" or "fm"."""
+
+    @property
+    @abstractmethod
+    def climbed(self) -> str:
+        """The bound whose value the objective is: "elbo", "fm", or "grouped" for one between the two."""
+
+    @property
+    @abstractmethod
+    def acceleration(self) -> Acceleration:
+        """The accelerated steps that this problem allows."""
+
+    @abstractmethod
+    def default_start(self) -> Any:
+        """Return where a run starts that is given no start."""
+
+    @abstractmethod
+    def start(self, init: Any) -> Any:
+        """Return a start that the user gave, checked."""
+
+    @abstractmethod
+    def split(self, q: Any) -> tuple[Any, ...]:
+        """Return the factors of each latent layer."""
+
+    @abstractmethod
+    def take(self, keep: Array) -> Any:
+        """Return the problem of the chosen observations."""
+
+    @abstractmethod
+    def evaluate(self, q: Any) -> Any:
+        """Return the point at q."""
+
+    @abstractmethod
+    def gradient_norm(self, point: Any) -> Array:
+        """Return the relative gradient norm of each observation, (N,), as ``Stopping`` defines it."""
+
+    @abstractmethod
+    def gradient_rounding(self, point: Any) -> Array:
+        """Return what rounding leaves of ``gradient_norm`` at a point, (N,)."""
+
+    @abstractmethod
+    def distance(self, point: Any, *, exactly: bool) -> Array:
+        """Return how many posterior standard deviations no mean can be further from the optimum than, (N,).
+
+        ``exactly``: by a factor of the curvature, where that is affordable.
+        """
+
+    @abstractmethod
+    def check_range(self, start: Any) -> None:
+        """Raise where what the rows say of the latents is beyond the range of numbers: no step could be made."""
+
+    @abstractmethod
+    def sets(self, schedule: str) -> list[Any]:
+        """Return the sets of latents that a plain step updates one after another, each set at once."""
+
+    @abstractmethod
+    def plain_step(self, point: Any, members: Any) -> Any:
+        """Return the factors after a forest mixture step of one of the ``sets``."""
+
+    @abstractmethod
+    def shorter(self, old: Any, new: Any, share: Any) -> Any:
+        """Return factors the fraction ``share`` of the way, (N, 1); the old ones where there is nothing between."""
+
+    @abstractmethod
+    def sweep(self, point: Any, groups: Partition, *, surrogate: bool) -> Any:
+        """Return the factors after the groups were updated one after another, the members of each at once."""
+
+
+def out_of_range(model: DEF) -> ArgumentError:
+    """Return the error for weights whose squares, or squares over those of sd, are beyond the range of numbers."""
+    return ArgumentError(
+        "W must be such that the sums of its squares, times the rows' curvature (1 / sd^2 for Gaussian rows), are "
+        f"finite in {model.dtype}; they overflow. Rescale W, x, b or sd, or use float64."
+    )

@@ -1,11 +1,20 @@
 """Layers, data and factors for the tests of engines: single observations, batches, and missing entries."""
 
+from typing import NamedTuple
+
 import numpy as np
 from scipy import sparse
 
 import forestmix as fmx
 from forestmix.model import observations
-from forestmix.problem.given import GaussianFactors
+
+
+class GaussianFactors(NamedTuple):
+    """Means and standard deviations, all that engines ask of q."""
+
+    mean: np.ndarray
+    sd: np.ndarray
+
 
 STORAGE = {"dense": np.ascontiguousarray, "sparse": sparse.csr_array}
 DATA = ("single", "batch", "missing", "shared sd")

@@ -9,11 +9,10 @@ import pytest
 
 import forestmix as fmx
 from array_libraries import LIBRARIES, namespace, numpy_of
-from engine_cases import DATA, FAMILIES, case
-from forestmix.engines.protocol import Want
+from engine_cases import DATA, FAMILIES, GaussianFactors, case
+from forestmix.engines.protocol import Spread, Want
 from forestmix.engines.reference import ReferenceEngine
 from forestmix.errors import ArgumentError
-from forestmix.problem.given import GaussianFactors
 from forestmix.weights.arrays import ArrayWeights
 
 ENGINE = ReferenceEngine()
@@ -33,9 +32,9 @@ def test_statistics_are_the_same(library, family, data):
     layer, seen, q, W = case(family, data=data)
     own, factors = in_library(xp, layer, q, W)
     mine = ENGINE.observe(own, seen)
-    for objective in ("fm", "elbo"):
-        right, _ = ENGINE.statistics(layer, ENGINE.observe(layer, seen), q, Want.ALL, objective)
-        got, terms = ENGINE.statistics(own, mine, factors, Want.ALL, objective)
+    for spread in Spread:
+        right, _ = ENGINE.statistics(layer, ENGINE.observe(layer, seen), q, Want.ALL, spread)
+        got, terms = ENGINE.statistics(own, mine, factors, Want.ALL, spread)
         for name in SUMS:
             one = getattr(got, name)
             assert array_api_compat.array_namespace(one) is array_api_compat.array_namespace(own.weights.array)
@@ -49,8 +48,8 @@ def test_single_precision_stays(library):
     xp = namespace(library)
     layer, seen, q, W = case("mixed", data="missing", dtype=np.float32)
     own, factors = in_library(xp, layer, q, W)
-    got, terms = ENGINE.statistics(own, ENGINE.observe(own, seen), factors, Want.ALL, "elbo")
-    right, _ = ENGINE.statistics(layer, ENGINE.observe(layer, seen), q, Want.ALL, "elbo")
+    got, terms = ENGINE.statistics(own, ENGINE.observe(own, seen), factors, Want.ALL, Spread.SQUARED)
+    right, _ = ENGINE.statistics(layer, ENGINE.observe(layer, seen), q, Want.ALL, Spread.SQUARED)
     assert got.gradient.dtype == got.information.dtype == terms.kappa.dtype == xp.float32
     assert got.value.dtype == xp.float64
     for name in SUMS:
@@ -69,8 +68,8 @@ def test_products_and_chosen_observations(library):
     np.testing.assert_allclose(numpy_of(form), right[1], rtol=1e-12)
     keep = xp.asarray(np.array([2, 0]))
     chosen = GaussianFactors(xp.take(factors.mean, keep, axis=0), xp.take(factors.sd, keep, axis=0))
-    got, _ = ENGINE.statistics(own, ENGINE.observe(own, seen).take(keep), chosen, Want.GRADIENT, "fm")
-    whole, _ = ENGINE.statistics(layer, ENGINE.observe(layer, seen), q, Want.GRADIENT, "fm")
+    got, _ = ENGINE.statistics(own, ENGINE.observe(own, seen).take(keep), chosen, Want.GRADIENT, Spread.ABSOLUTE)
+    whole, _ = ENGINE.statistics(layer, ENGINE.observe(layer, seen), q, Want.GRADIENT, Spread.ABSOLUTE)
     np.testing.assert_allclose(numpy_of(got.gradient), whole.gradient[[2, 0]], rtol=1e-12)
 
 
@@ -106,9 +105,11 @@ def test_a_whole_evaluation_can_be_traced():
     data = ENGINE.observe(own, seen)
 
     def value(mean):
-        return ENGINE.statistics(own, data, GaussianFactors(mean, factors.sd), Want.VALUE, "fm")[0].value.sum()
+        return ENGINE.statistics(own, data, GaussianFactors(mean, factors.sd), Want.VALUE, Spread.ABSOLUTE)[
+            0
+        ].value.sum()
 
-    right, _ = ENGINE.statistics(layer, ENGINE.observe(layer, seen), q, Want.GRADIENT, "fm")
+    right, _ = ENGINE.statistics(layer, ENGINE.observe(layer, seen), q, Want.GRADIENT, Spread.ABSOLUTE)
     np.testing.assert_allclose(jax.jit(jax.grad(value))(factors.mean), right.gradient, rtol=1e-8, atol=1e-10)
 
 
@@ -119,10 +120,10 @@ def test_jax_without_double_precision():
 import warnings
 import numpy as np, jax.numpy as jnp
 import forestmix as fmx
-from forestmix.engines.protocol import Want
+from forestmix.engines.protocol import Spread, Want
 from forestmix.engines.reference import ReferenceEngine
 from forestmix.model import observations
-from forestmix.problem.given import GaussianFactors
+from types import SimpleNamespace
 from forestmix.weights.arrays import ArrayWeights
 warnings.simplefilter("error")
 W = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)
@@ -131,8 +132,8 @@ engine, values = ReferenceEngine(), []
 for weights, xp in ((W, np), (ArrayWeights(jnp.asarray(W)), jnp)):
     model = fmx.DEF(fmx.Layer(family, weights))
     data = engine.observe(model.layers[0], observations(model, np.ones(4)))
-    q = GaussianFactors(xp.ones((1, 3), xp.float32), xp.full((1, 3), 0.7, xp.float32))
-    values.append(float(engine.statistics(model.layers[0], data, q, Want.VALUE, "fm")[0].value[0]))
+    q = SimpleNamespace(mean=xp.ones((1, 3), xp.float32), sd=xp.full((1, 3), 0.7, xp.float32))
+    values.append(float(engine.statistics(model.layers[0], data, q, Want.VALUE, Spread.ABSOLUTE)[0].value[0]))
 print(abs(values[0] - values[1]) < 1e-5 * abs(values[0]))
 """
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

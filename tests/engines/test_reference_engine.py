@@ -1,29 +1,28 @@
-"""The reference engine against explicit loops, and against the compiled site statistics."""
+"""The reference engine against explicit loops, with row terms by mpmath from g, t and a."""
 
 from dataclasses import fields
 
 import mpmath as mp
 import numpy as np
 import pytest
+import scipy
 
 import forestmix as fmx
-from engine_cases import DATA, FAMILIES, STORAGE, case
-from forestmix import small
+from engine_cases import DATA, FAMILIES, STORAGE, GaussianFactors, case
 from forestmix.engines.primitives import terms_of
-from forestmix.engines.protocol import Capability, Statistics, Want, require
+from forestmix.engines.protocol import Capability, Spread, Statistics, Want, require
 from forestmix.engines.reference import ReferenceEngine
+from forestmix.engines.rows import curvature_slopes, row_values
 from forestmix.errors import ArgumentError
 from forestmix.model import Observations, observations
-from forestmix.problem.given import GaussianFactors
-from forestmix.statistics import Site
 from softplus_oracle import exact
 
 ENGINE = ReferenceEngine()
-OBJECTIVES = ("fm", "elbo")
+SPREADS = (Spread.ABSOLUTE, Spread.SQUARED)
 
 
-def statistics(layer, data, q, objective, want=Want.ALL, engine=ENGINE):
-    return engine.statistics(layer, engine.observe(layer, data), q, want, objective)
+def statistics(layer, data, q, spread, want=Want.ALL, engine=ENGINE):
+    return engine.statistics(layer, engine.observe(layer, data), q, want, spread)
 
 
 def number_of(parameter, i):
@@ -51,7 +50,7 @@ def row_by_definition(family, i, x, m, r):
     return mp.log(mp.binomial(trials, x)) + x * m - trials * value, x - trials * slope, trials * curvature
 
 
-def by_loops(layer, data, q, W, objective):
+def by_loops(layer, data, q, W, spread):
     """Return all sums for the first observation, entry by entry."""
     n, m = W.shape
     mean, sd = q.mean[0].tolist(), q.sd[0].tolist()
@@ -63,7 +62,7 @@ def by_loops(layer, data, q, W, objective):
         eta = number_of(layer.bias, i) + sum(row[j] * mean[j] for j in range(m))
         s, v = sum(abs(row[j]) * sd[j] for j in range(m)), sum((row[j] * sd[j]) ** 2 for j in range(m))
         with mp.workdps(40):
-            terms = row_by_definition(layer.family, i, data.x[0, i], eta, s if objective == "fm" else v**0.5)
+            terms = row_by_definition(layer.family, i, data.x[0, i], eta, s if spread is Spread.ABSOLUTE else v**0.5)
         log_likelihood, e, kappa = map(float, terms)
         value += log_likelihood
         for j in range(m):
@@ -73,44 +72,19 @@ def by_loops(layer, data, q, W, objective):
     return value, gradient, curvature_sd, information
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("spread", SPREADS)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_sums_are_those_of_explicit_loops(family, objective):
+def test_sums_are_those_of_explicit_loops(family, spread):
     layer, seen, q, W = case(family, data="missing")
-    got, _ = statistics(layer, seen, q, objective)
+    got, _ = statistics(layer, seen, q, spread)
     found = (got.value[0], got.gradient[0], got.curvature_sd[0], got.information[0])
-    for one, right in zip(found, by_loops(layer, seen, q, W, objective), strict=True):
+    for one, right in zip(found, by_loops(layer, seen, q, W, spread), strict=True):
         np.testing.assert_allclose(one, right, rtol=1e-10, atol=1e-12)
-
-
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("data", DATA)
-@pytest.mark.parametrize("storage", STORAGE)
-@pytest.mark.parametrize("family", FAMILIES)
-def test_the_compiled_engine_agrees(family, storage, data, dtype, monkeypatch):
-    monkeypatch.setattr(small, "ENTRIES", 0)
-    layer, seen, q, _ = case(family, storage, data, dtype)
-    for objective in OBJECTIVES:
-        got, terms = statistics(layer, seen, q, objective)
-        right = Site(layer, seen, objective, both=True).statistics(q)
-        scale = 1e-10 if dtype == np.float64 else 2e-5
-        np.testing.assert_allclose(got.value, right.value, atol=scale * right.magnitude.max())
-        pairs = [
-            (got.gradient, right.gradient), (got.curvature_sd / q.sd, right.curvature),
-            (got.information, right.exact), (terms.eta, right.eta), (terms.error, right.error),
-            (terms.kappa, right.kappa),
-        ]  # fmt: skip
-        for one, other in pairs:
-            assert one.dtype == dtype
-            np.testing.assert_allclose(*np.broadcast_arrays(one, other), rtol=scale, atol=scale * np.abs(other).max())
-        assert got.value.dtype == got.magnitude.dtype == np.float64
-        if not layer.family.curvature_is_constant:
-            np.testing.assert_allclose(got.magnitude, right.magnitude, rtol=10 * scale)
 
 
 def test_constant_curvature_is_shared_by_a_batch():
     layer, data, q, _ = case("gaussian", data="shared sd")
-    got, terms = statistics(layer, data, q, "elbo")
+    got, terms = statistics(layer, data, q, Spread.SQUARED)
     assert terms.kappa.shape == (1, 9)
     assert got.curvature_sd.shape == got.information.shape == (1, 5)
     assert got.gradient.shape == (3, 5)
@@ -120,12 +94,12 @@ def test_constant_curvature_is_shared_by_a_batch():
 @pytest.mark.parametrize("family", FAMILIES)
 def test_sums_over_parts_of_the_rows_add_up(family, data):
     layer, seen, q, W = case(family, data=data)
-    whole, _ = statistics(layer, seen, q, "elbo")
+    whole, _ = statistics(layer, seen, q, Spread.SQUARED)
     total = None
     for rows in (np.arange(4), np.arange(4, 5), np.arange(5, 9)):
         part = fmx.Layer(layer.family.take(rows), W[rows], layer.bias[rows])
         observed = None if seen.observed is None else seen.observed[:, rows]
-        found, _ = statistics(part, Observations(seen.x[:, rows], observed, False), q, "elbo")
+        found, _ = statistics(part, Observations(seen.x[:, rows], observed, False), q, Spread.SQUARED)
         total = found if total is None else total + found
     for field in fields(Statistics)[1:]:
         np.testing.assert_allclose(getattr(total, field.name), getattr(whole, field.name), rtol=1e-12, atol=1e-13)
@@ -138,8 +112,8 @@ def test_chosen_observations(family, data):
     for kept in [[0]] if data == "single" else [[2, 0], [True, False, True]]:
         keep = np.array(kept)
         chosen = GaussianFactors(q.mean[keep], q.sd if len(q.sd) == 1 else q.sd[keep])
-        got, _ = ENGINE.statistics(layer, ENGINE.observe(layer, seen).take(keep), chosen, Want.ALL, "fm")
-        right, _ = statistics(layer, seen.take(keep), chosen, "fm")
+        got, _ = ENGINE.statistics(layer, ENGINE.observe(layer, seen).take(keep), chosen, Want.ALL, Spread.ABSOLUTE)
+        right, _ = statistics(layer, seen.take(keep), chosen, Spread.ABSOLUTE)
         for field in fields(Statistics)[1:]:
             np.testing.assert_allclose(getattr(got, field.name), getattr(right, field.name), rtol=1e-12)
 
@@ -148,29 +122,76 @@ def test_the_forest_mixture_bound_lies_below():
     for family in FAMILIES:
         layer, data, q, _ = case(family)
         assert (
-            statistics(layer, data, q, "fm", Want.VALUE)[0].value
-            <= statistics(layer, data, q, "elbo", Want.VALUE)[0].value
+            statistics(layer, data, q, Spread.ABSOLUTE, Want.VALUE)[0].value
+            <= statistics(layer, data, q, Spread.SQUARED, Want.VALUE)[0].value
         )
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_row_terms_given_back_are_not_computed_again(family, objective, monkeypatch):
-    layer, seen, q, _ = case(family)
-    data = ENGINE.observe(layer, seen)
-    right, terms = ENGINE.statistics(layer, data, q, Want.ALL, objective)
-    monkeypatch.setattr("forestmix.engines.reference.row_terms", None)
-    for flag in Want:
-        got, same = ENGINE.statistics(layer, data, q, flag, objective, terms)
-        assert same is terms
+def test_spreads_that_are_given(family):
+    layer, seen, q, W = case(family, data="missing")
+    for spread, given in (
+        (Spread.ABSOLUTE, q.sd @ np.abs(W).T),
+        (Spread.SQUARED, np.sqrt(q.sd**2 @ (W**2).T)),
+        (Spread.NONE, np.zeros((1, 9))),
+    ):
+        right, terms = statistics(layer, seen, q, spread)
+        got, same = statistics(layer, seen, q, given)
         for field in fields(Statistics)[1:]:
-            one = getattr(got, field.name)
-            assert one is None or (one == getattr(right, field.name)).all()
+            np.testing.assert_allclose(getattr(got, field.name), getattr(right, field.name), rtol=1e-12)
+        for one, other in zip(same, terms, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_curvatures_at_given_rows(family):
+    layer, _, q, W = case(family, data="batch")
+    kappa = np.random.default_rng(0).random((3, 9))
+    curvature_sd, information = ENGINE.curvatures(layer, kappa, q.sd, Want.CURVATURE | Want.INFORMATION)
+    np.testing.assert_allclose(curvature_sd, (kappa * (q.sd @ np.abs(W).T)) @ np.abs(W), rtol=1e-12)
+    np.testing.assert_allclose(information, kappa @ W**2, rtol=1e-12)
+    assert ENGINE.curvatures(layer, kappa, q.sd, Want.VALUE) == (None, None)
+
+
+def derivatives(family, eta):
+    """Return ``a'''`` and ``a''''`` of every row."""
+    if isinstance(family, fmx.Mixed):
+        parts = [derivatives(part, eta) for part in family.families]
+        return tuple(np.choose(family.which, [part[k] for part in parts]) for k in range(2))
+    if isinstance(family, fmx.Gaussian):
+        return np.zeros_like(eta), np.zeros_like(eta)
+    if isinstance(family, fmx.Poisson):
+        return np.exp(eta), np.exp(eta)
+    p = scipy.special.expit(eta)
+    trials = family.trials if isinstance(family, fmx.Binomial) else 1
+    return trials * p * (1 - p) * (1 - 2 * p), trials * p * (1 - p) * (1 - 6 * p * (1 - p))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_slopes_of_the_curvature_and_values(family):
+    """Gauss-Hermite with a hundred nodes, which is exact enough for these spreads."""
+    layer, seen, _, _ = case(family, data="missing")
+    rng, rows = np.random.default_rng(1), ENGINE.observe(layer, seen)
+    eta, spread = rng.standard_normal((3, 9)), rng.random((3, 9))
+    nodes, weights = np.polynomial.hermite_e.hermegauss(100)
+    right = [0.0, 0.0]
+    for z, weight in zip(nodes, weights / weights.sum(), strict=True):
+        right = [
+            total + weight * one for total, one in zip(right, derivatives(layer.family, eta + z * spread), strict=True)
+        ]
+    for got, one in zip(curvature_slopes(rows, eta, spread), right, strict=True):
+        np.testing.assert_allclose(got, np.where(seen.observed, one, 0), rtol=1e-8, atol=2e-6)
+    values = row_values(rows, eta, spread)
+    assert values.shape == (3, 9)
+    for (k, i), value in np.ndenumerate(values[:, ::4]):
+        with mp.workdps(40):
+            log_p = row_by_definition(layer.family, 4 * i, seen.x[k, 4 * i], eta[k, 4 * i], spread[k, 4 * i])[0]
+        assert value == pytest.approx(float(log_p) if seen.observed[k, 4 * i] else 0.0, rel=1e-10)
 
 
 def test_what_is_not_wanted_is_not_there():
     layer, data, q, _ = case("poisson")
-    got, _ = statistics(layer, data, q, "fm", Want.VALUE | Want.INFORMATION)
+    got, _ = statistics(layer, data, q, Spread.ABSOLUTE, Want.VALUE | Want.INFORMATION)
     assert got.gradient is None
     assert got.curvature_sd is None
     assert got.value is not None
@@ -180,7 +201,7 @@ def test_what_is_not_wanted_is_not_there():
     with pytest.raises(ArgumentError, match=r"value must .* it is given, but not wanted"):
         Statistics(Want.GRADIENT, value=np.zeros(1), gradient=np.zeros((1, 2)))
     with pytest.raises(ArgumentError, match="same kind"):
-        got + statistics(layer, data, q, "fm", Want.VALUE)[0]
+        got + statistics(layer, data, q, Spread.ABSOLUTE, Want.VALUE)[0]
 
 
 @pytest.mark.parametrize("storage", STORAGE)
@@ -198,12 +219,12 @@ def test_normal_product(storage):
 def test_a_missing_entry_counts_nothing_however_its_row_overflows():
     model = fmx.DEF(fmx.Layer(fmx.Poisson(), np.array([[1.0], [2000.0]])))
     data = observations(model, np.array([2.0, np.nan]))
-    got, terms = statistics(model.layers[0], data, GaussianFactors(np.ones((1, 1)), np.ones((1, 1))), "elbo")
+    got, terms = statistics(model.layers[0], data, GaussianFactors(np.ones((1, 1)), np.ones((1, 1))), Spread.SQUARED)
     assert np.isfinite([got.value, got.gradient[0], got.curvature_sd[0], got.information[0]]).all()
     assert terms.kappa[0, 1] == 0
     full, _ = statistics(
         model.layers[0], observations(model, np.array([2.0, 3.0])), GaussianFactors(np.ones((1, 1)), np.ones((1, 1))),
-        "elbo",
+        Spread.SQUARED,
     )  # fmt: skip
     assert full.value == -np.inf
 
@@ -216,7 +237,7 @@ def test_a_missing_entry_counts_nothing_however_its_row_overflows():
 def test_large_counts_and_small_noise_keep_their_digits(family, x, m):
     model = fmx.DEF(fmx.Layer(family, np.array([[1.0]])))
     q = GaussianFactors(np.array([[m]]), np.array([[1e-200]]))
-    got, _ = statistics(model.layers[0], observations(model, np.array([x])), q, "elbo", Want.VALUE)
+    got, _ = statistics(model.layers[0], observations(model, np.array([x])), q, Spread.SQUARED, Want.VALUE)
     with mp.workdps(60):
         right = row_by_definition(model.layers[0].family, 0, x, m, 0.0)[0]
     assert got.value.item() == pytest.approx(float(right), rel=1e-9)
@@ -235,9 +256,10 @@ def test_primitives_are_the_family(family):
     np.testing.assert_allclose(rows.sign * rows.factor * rows.target, layer.family.statistic(data.x), rtol=1e-14)
     q = GaussianFactors(np.zeros((1, 9)), np.full((1, 9), 1e-200))
     identity = fmx.Layer(layer.family, np.eye(9), eta[0])
-    got, terms = statistics(identity, data, q, "elbo", Want.VALUE)
+    got, terms = statistics(identity, data, q, Spread.SQUARED, Want.VALUE)
     log_p = layer.family.log_base(data.x) + layer.family.statistic(data.x) * eta - layer.family.log_partition(eta)
-    np.testing.assert_allclose(terms.log_likelihood, log_p, rtol=1e-11)
+    found = row_values(ENGINE.observe(identity, data), terms.eta, np.zeros((1, 9)))
+    np.testing.assert_allclose(found, log_p, rtol=1e-11)
     assert got.value == pytest.approx(log_p.sum(), rel=1e-11)
 
 

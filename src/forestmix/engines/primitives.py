@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from forestmix.families import expectations
 from forestmix.errors import ArgumentError
+from forestmix.families import expectations
 from forestmix.families.primitive import Kind
 
 
@@ -22,13 +22,23 @@ class Terms(NamedTuple):
     curvature: Any
 
 
+#: The step of central differences: their error is a ten-millionth, that of rounding a billionth.
+DIFFERENCE = 1e-3
+
+
 def terms_of(kind: int) -> Callable[[Any, Any, Any, Any], Terms]:
-    """Return the function for a kind of rows."""
+    """Return the function for the terms of a kind of rows."""
     known = {Kind.QUADRATIC: quadratic, Kind.EXPONENTIAL: exponential, Kind.SOFTPLUS: softplus}
     if kind not in known:
         names = ", ".join(f"{one.value} ({one.name.lower()})" for one in known)
         raise ArgumentError(f"kind of rows must be one of {names}; got {kind}.")
     return known[Kind(kind)]
+
+
+def slopes_of(kind: int) -> Callable[[Any, Any, Any], tuple[Any, Any]]:
+    """Return the function for ``E A'''`` and ``E A''''`` of a kind of rows."""
+    terms_of(kind)  # raises for one that is not known
+    return {Kind.QUADRATIC: _no_slopes, Kind.EXPONENTIAL: _rates}.get(Kind(kind), _softplus_slopes)
 
 
 def quadratic(xp: Any, target: Any, m: Any, r: Any) -> Terms:
@@ -80,3 +90,22 @@ def _part(xp: Any, f: Any, p: Any, log_p: Any) -> Any:
     near = some & (xp.abs(u) < 0.5)
     u = xp.where(near, u, xp.zeros_like(u))
     return xp.where(near, f * (u - xp.log1p(u)), xp.where(some, f * (xp.log(safe) - log_p) + (p - f), p))
+
+
+def _no_slopes(xp: Any, m: Any, r: Any) -> tuple[Any, Any]:
+    """Return the derivatives of a curvature that is constant."""
+    return xp.zeros_like(m), xp.zeros_like(m)
+
+
+def _rates(xp: Any, m: Any, r: Any) -> tuple[Any, Any]:
+    """Return ``exp(m + r^2 / 2)`` twice."""
+    rate = expectations.exponential(xp, m, r).value
+    return rate, rate
+
+
+def _softplus_slopes(xp: Any, m: Any, r: Any) -> tuple[Any, Any]:
+    """Return the derivatives of ``E A''`` in the mean, by central differences."""
+    low, here, high = (
+        expectations.lower_softplus(xp, -xp.abs(m + shift), r).curvature for shift in (-DIFFERENCE, 0.0, DIFFERENCE)
+    )
+    return (high - low) / (2 * DIFFERENCE), ((high - here) - (here - low)) / DIFFERENCE**2

@@ -96,8 +96,10 @@ _FLAGS = {
 
 
 class RowTerms(NamedTuple):
-    """What the rows are at one q: ``eta``, their means, (N, n); ``error``, ``e_i = t(x_i) - E a'``, (N, n); ``kappa``,
-    ``E a''``, (N, n), or (1, n) where all observations share it. Each is 0 where x is missing, but for eta.
+    """What the rows are at one q; but for eta, 0 where x is missing.
+
+    ``eta``: their means, (N, n); ``error``: ``e_i = t(x_i) - E a'``, (N, n); ``kappa``: ``E a''``, (N, n), or (1, n)
+    where all observations share it.
     """
 
     eta: Any
@@ -154,7 +156,7 @@ class SweepEngine(Engine, Protocol):
         self, layer: Any, rows: Any, q: Moments, terms: RowTerms, prior: PriorMoments, blocks: Partition,
         *, synchronous: bool,
     ) -> Moments:  # fmt: skip
-        """Sweep the blocks on threads, each with the others as they were at the start or, unsynchronised, as they are."""
+        """Sweep the blocks on threads, each with the others as they were at the start, or as they are."""
 
     def sweep_greedy(
         self, layer: Any, rows: Any, q: Moments, terms: RowTerms, prior: PriorMoments, steps: int

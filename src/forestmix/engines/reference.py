@@ -4,8 +4,8 @@ This is the engine to read beside the paper; it runs arrays of any library where
 compiling anything. For each row i, with ``q_j = N(mu_j, sigma_j^2)``::
 
     m_i = b_i + sum_j w_ij mu_j                    mean of eta_i
-    s_i = sum_j |w_ij| sigma_j                     spread of the forest mixture bound, objective "fm"
-    v_i = sum_j w_ij^2 sigma_j^2                   variance of eta_i, objective "elbo"
+    s_i = sum_j |w_ij| sigma_j                     spread of the forest mixture bound
+    v_i = sum_j w_ij^2 sigma_j^2                   variance of eta_i, which the ELBO has
     e_i = t(x_i) - E a'(m_i + r_i z)               kappa_i = E a''(m_i + r_i z),  r_i = s_i or sqrt(v_i)
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 
 import array_api_compat
 
-from forestmix.engines.protocol import Capability, Moments, Objective, RowTerms, Statistics, Want
+from forestmix.engines.protocol import Capability, Moments, RowTerms, Spread, Statistics, Want
 from forestmix.engines.rows import RowData, double, expected_terms, row_data
 from forestmix.families.expectations import quiet
 from forestmix.model import Layer, Observations
@@ -33,27 +33,35 @@ class ReferenceEngine:
 
     @quiet
     def statistics(
-        self, layer: Layer, data: RowData, q: Moments, want: Want, objective: Objective, terms: RowTerms | None = None
+        self, layer: Layer, rows: RowData, q: Moments, want: Want, spread: Spread | Any
     ) -> tuple[Statistics, RowTerms]:
-        """Return the sums over rows that are wanted at q, and the row terms."""
-        weights = layer.weights
-        rows = row_terms(weights, data, q, objective) if terms is None else terms
-        sums = {}
+        """Return the sums over rows that are wanted at q, and the terms of the rows."""
+        eta = layer.weights.forward(q.mean) + rows.bias
+        xp = array_api_compat.array_namespace(eta)
+        log_likelihood, *found = expected_terms(rows, eta, spread_of_rows(layer.weights, q.sd, eta, spread))
+        error, kappa = (xp.astype(term, eta.dtype) for term in found)
+        sums: dict[str, Any] = {}
         if Want.VALUE in want:
-            sums["value"], sums["magnitude"] = _value(data, rows)
+            size = xp.abs(log_likelihood) + xp.abs(error) * (xp.abs(eta) + xp.abs(rows.bias))
+            sums["value"], sums["magnitude"] = _total(xp, log_likelihood), _total(xp, size)
         if Want.GRADIENT in want:
-            sums["gradient"] = weights.adjoint(rows.error)
-        if Want.CURVATURE in want:
-            s = rows.spread if objective == "fm" else forest_mixture_spread(weights, q.sd)
-            sums["curvature_sd"] = abs(weights).adjoint(s * rows.kappa)
-        if Want.INFORMATION in want:
-            sums["information"] = weights.square().adjoint(rows.kappa)
-        return Statistics(want, **sums), rows
+            sums["gradient"] = layer.weights.adjoint(error)
+        curvature_sd, information = self.curvatures(layer, kappa, q.sd, want)
+        return Statistics(want, **sums, curvature_sd=curvature_sd, information=information), RowTerms(eta, error, kappa)
 
-    def normal_product(self, layer: Layer, row_weights: Any, p: Any) -> tuple[Any, Any]:
+    def curvatures(self, layer: Layer, kappa: Any, sd: Any, want: Want) -> tuple[Any, Any]:
+        """Return ``D_j sigma_j = sum_i |w_ij| s_i kappa_i`` and ``H_j = sum_i w_ij^2 kappa_i``, those wanted."""
+        weights, curvature_sd, information = layer.weights, None, None
+        if Want.CURVATURE in want:
+            curvature_sd = abs(weights).adjoint(forest_mixture_spread(weights, sd) * kappa)
+        if Want.INFORMATION in want:
+            information = weights.square().adjoint(kappa)
+        return curvature_sd, information
+
+    def normal_product(self, layer: Layer, kappa: Any, p: Any) -> tuple[Any, Any]:
         """Return ``W^T K W p``, (N, m), and ``p^T W^T K W p``, (N,)."""
         image = layer.weights.forward(p)
-        weighted = row_weights * image
+        weighted = kappa * image
         return layer.weights.adjoint(weighted), _total(array_api_compat.array_namespace(image), image * weighted)
 
 
@@ -73,20 +81,13 @@ def mean_field_spread(weights: Any, sd: Any) -> Any:
     return weights.square().forward(sd * sd) ** 0.5
 
 
-def row_terms(weights: Any, data: RowData, q: Moments, objective: Objective) -> RowTerms:
-    """Return the terms of every row at q; 0 where x is missing."""
-    spread_of = forest_mixture_spread if objective == "fm" else mean_field_spread
-    eta, spread = weights.forward(q.mean) + data.bias, spread_of(weights, q.sd)
-    xp = array_api_compat.array_namespace(eta)
-    log_likelihood, error, kappa = expected_terms(data, eta, spread)
-    return RowTerms(eta, spread, log_likelihood, xp.astype(error, eta.dtype), xp.astype(kappa, eta.dtype))
-
-
-def _value(data: RowData, rows: RowTerms) -> tuple[Any, Any]:
-    """Return the sum of log-likelihoods, (N,), and the size of what rounding acts on."""
-    xp = array_api_compat.array_namespace(rows.eta)
-    size = xp.abs(rows.eta) + xp.abs(data.bias)
-    return _total(xp, rows.log_likelihood), _total(xp, xp.abs(rows.log_likelihood) + xp.abs(rows.error) * size)
+def spread_of_rows(weights: Any, sd: Any, eta: Any, spread: Spread | Any) -> Any:
+    """Return the spread ``r_i`` that enters the rows, (N or 1, n), which may be given."""
+    if not isinstance(spread, Spread):
+        return spread
+    if spread is Spread.NONE:
+        return array_api_compat.array_namespace(eta).zeros_like(eta[:1, :])
+    return (forest_mixture_spread if spread is Spread.ABSOLUTE else mean_field_spread)(weights, sd)
 
 
 def _total(xp: Any, terms: Any) -> Any:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import array_api_compat
 import numpy as np
 
-from forestmix.engines.primitives import terms_of
+from forestmix.engines.primitives import slopes_of, terms_of
 from forestmix.errors import ArgumentError
 from forestmix.families.expectations import quiet
 from forestmix.model import Layer, Observations
@@ -90,19 +91,25 @@ def row_data(layer: Layer, observations: Observations) -> RowData:
 
 
 @quiet
-def expected_terms(data: RowData, eta: Any, spread: Any) -> tuple[Any, Any, Any]:
+def expected_terms(rows: RowData, eta: Any, spread: Any) -> tuple[Any, Any, Any]:
     """Return the expected log-likelihood, ``e`` and ``kappa`` of every row at ``eta ~ N(eta, spread^2)``.
 
     They are in double precision, and 0 where x is missing, whatever the rows would have been there.
     """
-    xp = array_api_compat.array_namespace(eta)
-    wide = [xp.astype(part, data.dtype) for part in (eta, spread)]
-    parts = [_part_terms(xp, part, *wide) for part in data.parts]
-    found = parts[0] if len(parts) == 1 else _joined(xp, parts, data.order, eta.shape[0])
-    if data.observed is None:
-        return found
-    log_likelihood, error, kappa = (xp.where(data.observed, term, xp.zeros_like(term)) for term in found)
+    log_likelihood, error, kappa = _in_parts(rows, _part_terms, eta, spread)
     return log_likelihood, error, kappa
+
+
+def row_values(rows: RowData, eta: Any, spread: Any) -> Any:
+    """Return the expected log-likelihood of each row at ``eta ~ N(eta, spread^2)``, (N, n); 0 where x is missing."""
+    return expected_terms(rows, eta, spread)[0]
+
+
+@quiet
+def curvature_slopes(rows: RowData, eta: Any, spread: Any) -> tuple[Any, Any]:
+    """Return ``E a'''`` and ``E a''''`` of each row at ``eta ~ N(eta, spread^2)``, (N, n); 0 where x is missing."""
+    third, fourth = _in_parts(rows, _part_slopes, eta, spread)
+    return third, fourth
 
 
 def double(xp: Any, device: Any) -> Any:
@@ -110,16 +117,35 @@ def double(xp: Any, device: Any) -> Any:
     return xp.__array_namespace_info__().dtypes(device=device, kind="real floating").get("float64", xp.float32)
 
 
+def _in_parts(rows: RowData, terms: Callable[..., tuple[Any, ...]], eta: Any, spread: Any) -> tuple[Any, ...]:
+    """Return terms of the rows, which are taken for those of each kind, in double precision."""
+    xp = array_api_compat.array_namespace(eta)
+    wide = [xp.astype(one, rows.dtype) for one in (eta, spread)]
+    parts = [terms(xp, part, *(_own(xp, part, one) for one in wide)) for part in rows.parts]
+    found = parts[0] if len(parts) == 1 else _joined(xp, parts, rows.order, eta.shape[0])
+    if rows.observed is None:
+        return found
+    return tuple(xp.where(rows.observed, term, xp.zeros_like(term)) for term in found)
+
+
+def _own(xp: Any, part: Part, array: Any) -> Any:
+    """Return the columns of an array that belong to the rows of one kind."""
+    return array if part.places is None else xp.take(array, part.places, axis=1)
+
+
 def _part_terms(xp: Any, part: Part, eta: Any, spread: Any) -> tuple[Any, Any, Any]:
     """Return log-likelihood, ``e`` and ``kappa`` of the rows of one kind (``forestmix.families.primitive``)."""
-    if part.places is not None:
-        eta, spread = xp.take(eta, part.places, axis=1), xp.take(spread, part.places, axis=1)
     loss, error, curvature = terms_of(part.kind)(xp, part.target, part.sign * (eta - part.shift), spread)
     return part.best - part.factor * loss, part.sign * part.factor * error, part.factor * curvature
 
 
-def _joined(xp: Any, parts: list[tuple[Any, Any, Any]], order: Any, count: int) -> tuple[Any, Any, Any]:
+def _part_slopes(xp: Any, part: Part, eta: Any, spread: Any) -> tuple[Any, Any]:
+    """Return ``E a''' = sign factor E A'''`` and ``E a'''' = factor E A''''`` of the rows of one kind."""
+    third, fourth = slopes_of(part.kind)(xp, part.sign * (eta - part.shift), spread)
+    return part.sign * part.factor * third, part.factor * fourth
+
+
+def _joined(xp: Any, parts: list[tuple[Any, ...]], order: Any, count: int) -> tuple[Any, ...]:
     """Return the terms of all rows in their order, for so many observations."""
     wide = [[xp.broadcast_to(one, (count, one.shape[1])) for one in field] for field in zip(*parts, strict=True)]
-    log_likelihood, error, kappa = (xp.take(xp.concat(field, axis=1), order, axis=1) for field in wide)
-    return log_likelihood, error, kappa
+    return tuple(xp.take(xp.concat(field, axis=1), order, axis=1) for field in wide)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from forestmix.errors import ArgumentError
 from forestmix.engines.compiled import threaded
+from forestmix.errors import ArgumentError
 from forestmix.weights import Convolution, DenseWeights, SparseWeights, as_weights, checks, windows
 
 NAN, INF = np.nan, np.inf

@@ -9,11 +9,13 @@ from typing import Any, ClassVar
 import array_api_compat
 import numpy as np
 import scipy
+from numpy.typing import ArrayLike
 
 from forestmix.arrays import Array, host
 from forestmix.errors import ArgumentError
-from forestmix.weights.base import Weights
+from forestmix.weights.base import Weights, as_indices
 from forestmix.weights.checks import check_matrix_shape
+from forestmix.weights.dense import DenseWeights, dense_of
 
 #: Bytes of entries that are kept.
 KEPT = 2**26
@@ -100,6 +102,35 @@ class ArrayWeights(Weights):
                 f"got an array of shape {tuple(values.shape)}."
             )
         return values
+
+    @property
+    def stored(self) -> int:
+        """The number of entries that a product reads: all."""
+        return self.shape[0] * self.shape[1]
+
+    def like(self, row: Array, column: Array, value: Array) -> Any:
+        """Return the matrix of these entries as a dense NumPy array."""
+        return dense_of(self.shape, row, column, value)
+
+    def take_rows(self, indices: ArrayLike) -> ArrayWeights:
+        """Return the chosen rows as weights, on the same device."""
+        return ArrayWeights(self._chosen(indices))
+
+    def dense_rows(self, indices: ArrayLike) -> Array:
+        """Return the chosen rows as a NumPy array in float64; only they leave the device."""
+        return host(self._chosen(indices)).astype(np.float64, copy=False)
+
+    def gram(self, kappa: Array) -> Array:
+        """Return the lower triangle of ``W^T diag(kappa) W`` as a NumPy array."""
+        return DenseWeights(host(self.array)).gram(kappa)
+
+    def row_gram(self, scale: Array) -> Array:
+        """Return the lower triangle of ``W diag(scale) W^T`` as a NumPy array."""
+        return DenseWeights(host(self.array)).row_gram(scale)
+
+    def _chosen(self, indices: ArrayLike) -> Any:
+        chosen = as_indices("rows", indices, self.shape[0])
+        return self.namespace.take(self.array, self.namespace.asarray(chosen, device=self.device), axis=0)
 
     def _columns(self, indices: Array | None) -> scipy.sparse.csc_array:
         array = self.toarray()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -11,6 +12,11 @@ from numpy.typing import ArrayLike
 
 from forestmix.arrays import Array, in_precision, numbers
 from forestmix.errors import ArgumentError
+from forestmix.weights.blocks import blocks_of, dense_gram, sparse_gram
+from forestmix.weights.storage import Storage
+
+#: Below this density ``W^T diag(kappa) W`` is a product of sparse matrices, above it one of dense rows by BLAS.
+SPARSE_DENSITY = 0.05
 
 
 class Projection(NamedTuple):
@@ -111,11 +117,11 @@ class Weights(ABC):
         It is canonical: sorted, without duplicates, without stored zeros. It may share memory with the
         weights, so it is for reading only.
         """
-        return self._columns(None if indices is None else _as_indices("columns", indices, self.shape[1]))
+        return self._columns(None if indices is None else as_indices("columns", indices, self.shape[1]))
 
     def rows(self, indices: ArrayLike | None = None) -> scipy.sparse.csr_array:
         """Return the rows ``indices`` (all if None) as a (len(indices), m) sparse array, like ``columns``."""
-        return self._rows(None if indices is None else _as_indices("rows", indices, self.shape[0]))
+        return self._rows(None if indices is None else as_indices("rows", indices, self.shape[0]))
 
     @abstractmethod
     def _columns(self, indices: Array | None) -> scipy.sparse.csc_array:
@@ -124,6 +130,56 @@ class Weights(ABC):
     @abstractmethod
     def _rows(self, indices: Array | None) -> scipy.sparse.csr_array:
         """Return the rows at integers within range, or all."""
+
+    def storage(self) -> Storage:
+        """Return the arrays that hold W, for an engine to read in place; ``None`` if it has to ask for products."""
+        return None
+
+    @property
+    def stored(self) -> int:
+        """The number of entries that a product reads."""
+        return self.nnz
+
+    def entries(self) -> tuple[Array, Array, Array]:
+        """Return the row, the column and the value of each entry that is not zero, sorted by row, then column."""
+        matrix = self.rows()
+        row = np.repeat(np.arange(self.shape[0]), np.diff(matrix.indptr))
+        return row, matrix.indices.astype(np.int64), matrix.data
+
+    def like(self, row: Array, column: Array, value: Array) -> Any:
+        """Return the matrix of these entries in the form of W: a dense array if W is dense, else a CSR array."""
+        return scipy.sparse.csr_array((value, (row, column)), self.shape)
+
+    def take_rows(self, indices: ArrayLike) -> Weights:
+        """Return the chosen rows as weights, of the same kind if they can be."""
+        from forestmix.weights.sparse import SparseWeights
+
+        return SparseWeights(self.rows(indices))
+
+    def dense_rows(self, indices: ArrayLike) -> Array:
+        """Return the chosen rows, neighbours or not, as a dense array in float64."""
+        return self.rows(indices).toarray().astype(np.float64, copy=False)
+
+    def weighted_rows(self, kappa: Array) -> Iterator[Array]:
+        """Yield ``diag(sqrt(kappa)) W`` in dense blocks of rows, in float64."""
+        for block in blocks_of(self.shape[0], 24 * self.shape[1]):
+            yield np.sqrt(kappa[block])[:, np.newaxis] * self.dense_rows(block)
+
+    def gram(self, kappa: Array) -> Array:
+        """Return the lower triangle of ``W^T diag(kappa) W``, (m, m) in Fortran order and float64.
+
+        What is above the diagonal has no meaning.
+        """
+        n, m = self.shape
+        if self.nnz <= SPARSE_DENSITY * n * m:
+            return sparse_gram(self.rows(), kappa)
+        return dense_gram(self.weighted_rows(kappa), m)
+
+    def row_gram(self, scale: Array) -> Array:
+        """Return the lower triangle of ``W diag(scale) W^T``, (n, n), likewise."""
+        from forestmix.weights.sparse import SparseWeights
+
+        return SparseWeights(self.columns().T).gram(scale)
 
     def in_double(self) -> Weights:
         """Return the weights in float64, themselves if they are."""
@@ -160,7 +216,7 @@ class Weights(ABC):
         return array.reshape(int(np.prod(lead, dtype=np.int64)), length), lead
 
 
-def _as_indices(name: str, indices: ArrayLike, length: int) -> Array:
+def as_indices(name: str, indices: ArrayLike, length: int) -> Array:
     """Return ``indices`` as a 1-d array of integers in [0, length)."""
     array = np.atleast_1d(numbers(f"indices of {name}", indices))
     if array.size == 0:

@@ -17,6 +17,7 @@ from forestmix.weights.base import Projection, Weights
 from forestmix.weights.checks import check_counts, not_finite, positive_integers
 from forestmix.weights.geometry import Axis, place
 from forestmix.weights.kernel_rows import KernelRows
+from forestmix.weights.storage import StencilStorage
 
 if TYPE_CHECKING:  # kernels are imported where they are used: Numba takes a second to load
     from forestmix.engines.compiled.convolution import Taps
@@ -162,6 +163,13 @@ class Convolution(Weights):
         chosen.kernels.flags.writeable = False
         chosen._derive()
         return chosen
+
+    def storage(self) -> StencilStorage:
+        """Return the kernels and where they stand, for W^T and for W."""
+        shifts = (self._vertical.shift, self._horizontal.shift)
+        return StencilStorage(
+            self.kernels, self.image_shape, self.latent_shape, shifts, self._turned_kernels, self._turned_shifts
+        )
 
     # Pixel p + shift + a is under entry a of position p. Seen from the pixel, the positions are a window
     # too: that of the kernels turned around, with the roles of kernels and channels exchanged.

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
 from forestmix.arrays import Array, in_precision, numbers, working_dtype
-from forestmix.weights.base import Weights
+from forestmix.weights.base import Weights, as_indices
+from forestmix.weights.blocks import dense_gram
 from forestmix.weights.checks import blocks_of_rows, check_finite_matrix, check_matrix_shape
+from forestmix.weights.storage import DenseStorage
 
 # Writes f(entries) into the second argument, which may be the first, and returns it.
 EntryMap = Callable[[Array, Array], Array]
@@ -52,6 +55,44 @@ class DenseWeights(Weights):
     def support(self) -> MappedDenseWeights:
         """Return the weights that are 1 where w_ij is not zero, and 0 elsewhere."""
         return MappedDenseWeights(self, (_indicator,))
+
+    def storage(self) -> DenseStorage | None:
+        """Return W, or ``W^T`` if W is in Fortran order; ``None`` for a block cut from a larger array."""
+        if self.array.flags.c_contiguous:
+            return DenseStorage(self.array, False)
+        return DenseStorage(self.array.T, True) if self.array.flags.f_contiguous else None
+
+    @property
+    def stored(self) -> int:
+        """The number of entries that a product reads: all."""
+        return self.array.size
+
+    def like(self, row: Array, column: Array, value: Array) -> Any:
+        """Return the matrix of these entries as a dense array."""
+        return dense_of(self.shape, row, column, value)
+
+    def take_rows(self, indices: ArrayLike) -> DenseWeights:
+        """Return the chosen rows as weights."""
+        return DenseWeights(self.array[as_indices("rows", indices, self.shape[0])])
+
+    def dense_rows(self, indices: ArrayLike) -> Array:
+        """Return the chosen rows as an array in float64."""
+        return self.array[as_indices("rows", indices, self.shape[0])].astype(np.float64, copy=False)
+
+    def gram(self, kappa: Array) -> Array:
+        """Return the lower triangle of ``W^T diag(kappa) W`` by BLAS, however many entries are zero."""
+        return dense_gram(self.weighted_rows(kappa), self.shape[1])
+
+    def row_gram(self, scale: Array) -> Array:
+        """Return the lower triangle of ``W diag(scale) W^T``."""
+        return self._transpose().gram(scale)
+
+    def _transpose(self) -> DenseWeights:
+        """Return ``W^T`` on the same memory."""
+        weights = DenseWeights.__new__(DenseWeights)
+        weights.array = self.array.T
+        Weights.__init__(weights, (self.shape[1], self.shape[0]), self.dtype)
+        return weights
 
     def _columns(self, indices: Array | None) -> scipy.sparse.csc_array:
         return scipy.sparse.csc_array(self.array if indices is None else self.array[:, indices])
@@ -128,6 +169,10 @@ class MappedDenseWeights(Weights):
         """Return the weights that are 1 where f(w_ij) is not zero, and 0 elsewhere."""
         return MappedDenseWeights(self._weights, (*self._maps, _indicator))
 
+    def like(self, row: Array, column: Array, value: Array) -> Any:
+        """Return the matrix of these entries as a dense array."""
+        return dense_of(self.shape, row, column, value)
+
     def _columns(self, indices: Array | None) -> scipy.sparse.csc_array:
         columns = self._weights.columns(indices)
         columns.data = self._mapped(columns.data)
@@ -147,6 +192,13 @@ class MappedDenseWeights(Weights):
     def _label(self) -> str:
         names = [entry_map.__name__.strip("_") for entry_map in self._maps]
         return f"{' of '.join(reversed(names))} of {type(self._weights).__name__}"
+
+
+def dense_of(shape: tuple[int, int], row: Array, column: Array, value: Array) -> Array:
+    """Return the dense matrix of these entries, zero elsewhere."""
+    matrix = np.zeros(shape, value.dtype)
+    matrix[row, column] = value
+    return matrix
 
 
 def _absolute(entries: Array, result: Array) -> Array:

@@ -14,6 +14,7 @@ from forestmix.errors import ArgumentError
 from forestmix.small import few_entries
 from forestmix.weights.base import Projection, Weights
 from forestmix.weights.checks import check_matrix_shape, not_finite, sums_to_finite
+from forestmix.weights.storage import SparseStorage
 
 
 class SparseWeights(Weights):
@@ -98,6 +99,14 @@ class SparseWeights(Weights):
         threaded.run_all([partial(csr.collect_observations, bounds, *arguments) for bounds in ranges])
         pairs = zip(given, out, strict=True)
         return Projection(*(None if part is None else total.T.copy() for part, total in pairs))
+
+    def storage(self) -> SparseStorage:
+        """Return the three arrays of W as CSR."""
+        return SparseStorage(*self.csr_arrays(), False)
+
+    def row_gram(self, scale: Array) -> Array:
+        """Return the lower triangle of ``W diag(scale) W^T``; the copy by columns that it takes is not kept."""
+        return SparseWeights(self.matrix.T).gram(scale)
 
     def csr_arrays(self) -> tuple[Array, Array, Array]:
         """Return the three arrays of W by rows, as the kernels take them."""

@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 import scipy
+from numpy.typing import ArrayLike
 
 from forestmix.arrays import Array
 from forestmix.errors import ArgumentError
 from forestmix.memory import empty
 from forestmix.small import few_entries
-from forestmix.weights.base import Projection, Weights
+from forestmix.weights.base import Projection, Weights, as_indices
 from forestmix.weights.sparse import SparseWeights
+from forestmix.weights.storage import SparseStorage
 
 
 class SparseColumnWeights(Weights):
@@ -139,6 +141,22 @@ class SparseColumnWeights(Weights):
             partial(vectors.add_up, *bounds, parts, True, reach, none, False, found) for bounds in pairwise(ranges)
         ])  # fmt: skip
         return found
+
+    def storage(self) -> SparseStorage:
+        """Return the three arrays of ``W^T`` as CSR."""
+        return self.transposed.storage()._replace(transposed=True)
+
+    def take_rows(self, indices: ArrayLike) -> SparseColumnWeights:
+        """Return the chosen rows as weights, by columns too."""
+        return SparseColumnWeights(self.columns()[as_indices("rows", indices, self.shape[0])])
+
+    def gram(self, kappa: Array) -> Array:
+        """Return the lower triangle of ``W^T diag(kappa) W``."""
+        return self.transposed.row_gram(kappa)
+
+    def row_gram(self, scale: Array) -> Array:
+        """Return the lower triangle of ``W diag(scale) W^T``."""
+        return self.transposed.gram(scale)
 
     def toarray(self) -> Array:
         """Return W as a new dense array."""

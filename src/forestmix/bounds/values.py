@@ -11,7 +11,7 @@ from forestmix.arrays import Array, total
 from forestmix.bounds.auxiliary import Auxiliary, explicit_rows, require_one_gaussian_layer
 from forestmix.errors import ArgumentError
 from forestmix.problem.flat import Flat, FlatSite, is_deep
-from forestmix.problem.interfaces import LayeredFactors, Stack, has_flat_form
+from forestmix.problem.interfaces import LayeredFactors, Stack, has_gaussian_latents
 from forestmix.model import DEF, Observations, Prior, observations
 from forestmix.problem.given import GaussianFactors, as_factors, as_layers
 from forestmix.statistics import Objective, Site
@@ -63,7 +63,7 @@ def gap(model: DEF, x: npt.ArrayLike, q: Any) -> Array:
     latent layers that have parents follow those of x, the lowest layer first.
     """
     data = observations(model, x)
-    if not has_flat_form(model):
+    if not has_gaussian_latents(model):
         difference = _excesses(model, data, q, "fm") - _excesses(model, data, q, "elbo")
         return np.array(difference[0] if data.single else difference)
     wide_site, factors, _ = _flat_parts(model, data, q, "fm")
@@ -104,7 +104,7 @@ def forest_likeness(W: Any) -> float:
 
 def _bound(model: DEF, x: npt.ArrayLike, q: Any, objective: Objective) -> float | Array:
     data = observations(model, x)
-    if not has_flat_form(model):
+    if not has_gaussian_latents(model):
         stack, layers = _stacked(model, data, q, objective)
         return _shaped(stack.bound(layers)[0], data)
     site, factors, prior = _flat_parts(model, data, q, objective)

@@ -9,13 +9,11 @@ from typing import Any, ClassVar
 
 from forestmix.arrays import Array
 from forestmix.checks import one_of
+from forestmix.engines.protocol import Capability, Engine, require
 from forestmix.errors import ArgumentError
-from forestmix.problem.latent_problem import LatentProblem
-from forestmix.problem.make import make_problem
-from forestmix.problem.gaussian import Point, Problem
 from forestmix.model import DEF, Observations
-from forestmix.problem.given import GaussianFactors
-from forestmix.statistics import Objective
+from forestmix.problem.base import Problem
+from forestmix.problem.make import make_problem
 
 
 @dataclass(frozen=True)
@@ -29,7 +27,7 @@ class Proposal:
     q: Any
     parallel_steps: int
     updates: int
-    point: Point | None = None
+    point: Any = None
 
 
 class Memory:
@@ -43,6 +41,18 @@ class Memory:
         """Drop what led to a proposal that the loop refused for the observations marked in ``which``."""
 
 
+class Accelerator(Memory, ABC):
+    """A memory that makes proposals of its own, and knows safer steps than those that were refused."""
+
+    @abstractmethod
+    def propose(self, problem: Any, point: Any) -> Proposal:
+        """Return the next proposal."""
+
+    @abstractmethod
+    def retreats(self, problem: Any, point: Any, refused: Any) -> Iterator[Any]:
+        """Yield safer and safer steps to take where ``refused`` lowered the objective."""
+
+
 class Algorithm(ABC):
     """An algorithm, as the user configures it. It holds no state of a run."""
 
@@ -52,29 +62,30 @@ class Algorithm(ABC):
     #: Whether it can update latents that are not Gaussian.
     any_latents: ClassVar[bool] = False
 
-    def problem(self, model: DEF, data: Observations) -> Any:
+    @property
+    def sweeps(self) -> bool:
+        """Whether it updates one latent, or one group, after another, which not every engine can do."""
+        return True
+
+    def problem(self, model: DEF, data: Observations, engine: Engine) -> Problem:
         """Return the problem that this algorithm solves; coordinate methods climb the ELBO."""
-        problem = make_problem(model, data, "elbo")
-        if isinstance(problem, LatentProblem) and not self.any_latents:
+        problem = make_problem(model, data, engine, "elbo")
+        if not problem.gaussian and not self.any_latents:
             raise ArgumentError(
                 f"algorithm must be 'fm' or 'cavi' for latents that are not Gaussian; got {self.name!r}."
             )
-        if problem.on_device:
-            raise ArgumentError(
-                "algorithm must be 'fm' for W in an array of another library, since sweeps need NumPy's; got "
-                f"{self.name!r}."
-            )
+        require(engine, Capability.SWEEP, f"algorithm {self.name!r}")
         return problem
 
     @abstractmethod
-    def start(self, problem: Problem, point: Point) -> Memory:
+    def start(self, problem: Any, point: Any) -> Memory:
         """Return the memory of a run that starts at ``point``."""
 
     @abstractmethod
-    def propose(self, problem: Problem, point: Point, memory: Any) -> Proposal:
+    def propose(self, problem: Any, point: Any, memory: Any) -> Proposal:
         """Return the next proposal."""
 
-    def retreats(self, problem: Problem, point: Point, refused: GaussianFactors, memory: Any) -> Iterator[Any]:
+    def retreats(self, problem: Any, point: Any, refused: Any, memory: Any) -> Iterator[Any]:
         """Yield safer and safer steps to take where ``refused`` lowered the objective; none by default."""
         yield from ()
 
@@ -84,6 +95,6 @@ def check_order(order: str, known: tuple[str, ...]) -> str:
     return one_of("order", order, known)
 
 
-def choose_objective(objective: str) -> Objective:
+def choose_objective(objective: str) -> str:
     """Return the objective of a forest mixture step; "auto" is the ELBO, since Gaussian rows let it be computed."""
     return "fm" if one_of("objective", objective, ("auto", "elbo", "fm")) == "fm" else "elbo"

@@ -1,4 +1,4 @@
-"""Conjugate gradients for a batch of linear systems, in arrays of any library."""
+"""Conjugate gradients for a batch of linear systems ``A x = b``, in arrays of any library."""
 
 from __future__ import annotations
 
@@ -6,6 +6,70 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import array_api_compat
+
+from forestmix.arrays import Array
+from forestmix.problem.sums import inner
+
+Product = Callable[[Any], tuple[Any, Any]]
+
+
+class Step(NamedTuple):
+    """A step of length ``length``, (N, 1), along ``direction`` p, whose ``image`` is ``A p`` and ``curvature`` p^T A p."""
+
+    length: Any
+    direction: Any
+    image: Any
+    curvature: Any
+
+
+class ConjugateDirections:
+    """The next conjugate direction from each residual, for a batch; it keeps the last direction and squared norm.
+
+    Args:
+        precondition: gives the approximate inverse of A times a residual, (N, m).
+
+    """
+
+    def __init__(self, precondition: Callable[[Any], Any]) -> None:
+        self.precondition = precondition
+        self.direction: Any = None
+        self.squared: Any = None
+
+    def take(self, keep: Array, precondition: Callable[[Any], Any]) -> ConjugateDirections:
+        """Return the directions of the chosen systems, in arrays of NumPy, with their own preconditioner."""
+        chosen = ConjugateDirections(precondition)
+        if self.direction is not None:
+            chosen.direction, chosen.squared = self.direction[keep], self.squared[keep]
+        return chosen
+
+    def forget(self, which: Any) -> None:
+        """Begin anew from the residual in the marked systems, (N, 1)."""
+        if self.direction is not None:
+            xp = array_api_compat.array_namespace(self.direction)
+            self.direction = xp.where(which, xp.zeros_like(self.direction), self.direction)
+            self.squared = xp.where(which, xp.zeros_like(self.squared), self.squared)
+
+    def look(self, residual: Any) -> Any:
+        """Precondition the next residual, and return its squared norm ``r^T P^-1 r``, (N, 1)."""
+        self._preconditioned = self.precondition(residual)
+        self._next = dot(residual, self._preconditioned)
+        return self._next
+
+    def advance(self, residual: Any, product: Product) -> Step:
+        """Return the step to the optimum along ``p = P^-1 r + beta p``, for the residual that was looked at last.
+
+        ``product`` gives ``A p``, (N, m), and ``p^T A p``, (N, 1).
+        """
+        if self.direction is None:
+            self.direction = self._preconditioned
+        else:
+            share = _like(residual, quotient(self._next, self.squared))
+            self.direction = self._preconditioned + share * self.direction
+        self.squared = self._next
+        image, curvature = product(self.direction)
+        # By the slope along p and not by the residual's norm: rounding, or a new start, may have parted the two.
+        length = quotient(dot(residual, self.direction), curvature)
+        return Step(_like(residual, length), self.direction, image, curvature)
 
 
 class Solution(NamedTuple):
@@ -18,7 +82,7 @@ class Solution(NamedTuple):
 
 def conjugate_gradients(
     right: Any,
-    product: Callable[[Any], tuple[Any, Any]],
+    product: Product,
     precondition: Callable[[Any], Any],
     enough: Callable[[Any, Any], Any],
     limit: int,
@@ -38,30 +102,31 @@ def conjugate_gradients(
     gone nowhere yet.
     """
     xp = array_api_compat.array_namespace(right)
-    x, residual = xp.zeros_like(right), right
-    direction = precondition(residual)
-    squared = dot(residual, direction)
-    more, iteration = squared > 0, 0
+    directions = ConjugateDirections(precondition)
+    x, residual, iteration = xp.zeros_like(right), right, 0
+    more = directions.look(residual) > 0
     while iteration < limit and bool(xp.any(more)):
-        image, curvature = product(direction)
+        step = directions.advance(residual, product)
         if keep is not None:
-            keep(direction, image)
-        positive = curvature > 0
+            keep(step.direction, step.image)
+        positive = step.curvature > 0
         if iteration == 0:
-            x = xp.where(positive, x, direction)
-        length = quotient(squared, curvature)
-        x, residual = x + length * direction, residual - length * image
-        preconditioned = precondition(residual)
-        before, squared = squared, dot(residual, preconditioned)
-        more = more & positive & ~enough(residual, squared)
-        direction = xp.where(more, preconditioned + quotient(squared, before) * direction, xp.zeros_like(direction))
+            x = xp.where(positive, x, step.direction)
+        length = xp.where(more, step.length, xp.zeros_like(step.length))
+        x, residual = x + length * step.direction, residual - length * step.image
+        more = more & positive & ~enough(residual, directions.look(residual))
         iteration += 1
     return Solution(x, more, iteration)
 
 
 def dot(first: Any, second: Any) -> Any:
-    """Return the inner product of each observation, (N, 1)."""
-    return array_api_compat.array_namespace(first).sum(first * second, axis=1, keepdims=True)
+    """Return the inner product of each observation in double precision, (N, 1)."""
+    return inner(first, second)[:, None]
+
+
+def _like(vector: Any, number: Any) -> Any:
+    """Return numbers in the precision of a vector."""
+    return array_api_compat.array_namespace(vector).astype(number, vector.dtype)
 
 
 def quotient(numerator: Any, denominator: Any) -> Any:

@@ -17,10 +17,6 @@ import numpy as np
 import scipy
 
 from forestmix.arrays import Array
-from forestmix.weights.gram import precision_matrix, row_matrix
-from forestmix.inference.dense_newton import AFFORDABLE, cost, newton_step
-from forestmix.problem.gaussian import Point, Problem
-from forestmix.weights import DenseWeights, Weights
 
 #: Latents at most, or rows: a factor then takes 200 MB.
 LARGEST = 5000

@@ -94,8 +94,8 @@ class Problem(ABC):
         """Return the problem of the chosen observations."""
 
     @abstractmethod
-    def evaluate(self, q: Any) -> Any:
-        """Return the point at q."""
+    def evaluate(self, q: Any, known: Any = None) -> Any:
+        """Return the point at q; what is known at another point may help."""
 
     @abstractmethod
     def gradient_norm(self, point: Any) -> Array:
@@ -123,6 +123,10 @@ class Problem(ABC):
     @abstractmethod
     def plain_step(self, point: Any, members: Any) -> Any:
         """Return the factors after a forest mixture step of one of the ``sets``."""
+
+    def refined(self, q: Any) -> Any:
+        """Return the factors after a plain step with the best auxiliary parameters, where these are kept."""
+        return q
 
     @abstractmethod
     def shorter(self, old: Any, new: Any, share: Any) -> Any:

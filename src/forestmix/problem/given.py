@@ -1,4 +1,4 @@
-"""Mean-field factors of a layer of latents."""
+"""Factors that a user gave, checked against a model."""
 
 from __future__ import annotations
 
@@ -9,27 +9,8 @@ import scipy
 
 from forestmix.arrays import Array, finite, host, in_precision, numbers
 from forestmix.errors import ArgumentError
-from forestmix.families import Gaussian
-from forestmix.latents import LATENTS, ArrayFactors, BernoulliFactors, Factors, GaussianFactors, take_rows
-from forestmix.model import DEF, Prior
-
-__all__ = ["GaussianFactors", "as_factors", "as_layers", "prior_factors", "prior_sd", "take_rows"]
-
-
-def prior_sd(prior: Prior) -> Array:
-    """Return the standard deviation of a Gaussian prior."""
-    if not isinstance(prior.family, Gaussian):
-        raise ArgumentError(f"prior must be Gaussian here; got {prior.family!r}.")
-    return prior.family.sd
-
-
-def prior_factors(model: DEF, n_observations: int) -> GaussianFactors:
-    """Return q at the prior, the default start of every algorithm."""
-    m = model.n_latent
-    prior_sd(model.prior)
-    mean, sd = model.prior.start()
-    return GaussianFactors(np.broadcast_to(mean, (n_observations, m)).copy(), np.broadcast_to(sd, (1, m)).copy())
-
+from forestmix.latents import LATENTS, ArrayFactors, BernoulliFactors, Factors, GaussianFactors
+from forestmix.model import DEF
 
 def as_factors(name: str, q: Any, model: DEF, n_observations: int) -> GaussianFactors:
     """Return q as factors of a batch, for a model with one layer of Gaussian latents."""

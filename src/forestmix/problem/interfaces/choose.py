@@ -19,7 +19,7 @@ from forestmix.model import DEF, Layer, Observations
 COUNT_ROWS = (Bernoulli, Binomial, Poisson)
 
 
-def has_flat_form(model: DEF) -> bool:
+def has_gaussian_latents(model: DEF) -> bool:
     """Whether all latents are Gaussian, so that the model is solved as one with a single layer."""
     return all(isinstance(family, Gaussian) for family in model.latent_families)
 

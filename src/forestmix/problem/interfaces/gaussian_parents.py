@@ -8,7 +8,6 @@ from forestmix.arrays import Array
 from forestmix.problem.interfaces.base import Above, Interface
 from forestmix.latents import Factors, GaussianFactors
 from forestmix.model import Layer
-from forestmix.statistics import Objective
 
 
 class GaussianParents(Interface):
@@ -17,7 +16,7 @@ class GaussianParents(Interface):
     The step is a natural gradient step, which whoever takes it must shorten where it would lower the bound.
     """
 
-    def __init__(self, layer: Layer, kind: type[Factors], observed: Array | None, objective: Objective) -> None:
+    def __init__(self, layer: Layer, kind: type[Factors], observed: Array | None, objective: str) -> None:
         super().__init__(layer, kind, observed)
         self.objective = objective
 

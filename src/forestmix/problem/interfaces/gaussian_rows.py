@@ -12,7 +12,6 @@ from forestmix.arrays import Array, total
 from forestmix.problem.interfaces.base import Above, Interface
 from forestmix.latents import BernoulliFactors, Factors, GaussianFactors, SpikeSlabFactors, solve_tilt
 from forestmix.model import Layer
-from forestmix.statistics import Objective
 
 #: For objective "fm": epsilon is proportional to |w| times a standard deviation of at least this share of the largest.
 LEAST_SHARE = 1e-6
@@ -26,7 +25,7 @@ class GaussianRows(Interface):
     problem of its own, for ``latents.solve_tilt``. Objective "fm" has the paper's epsilon, and D for variances too.
     """
 
-    def __init__(self, layer: Layer, kind: type[Factors], observed: Array | None, objective: Objective) -> None:
+    def __init__(self, layer: Layer, kind: type[Factors], observed: Array | None, objective: str) -> None:
         super().__init__(layer, kind, observed)
         self.objective = objective
         self._last_slope: tuple[Factors, Array, Array] | None = None

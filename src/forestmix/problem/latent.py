@@ -10,12 +10,18 @@ from typing import Any, ClassVar
 import numpy as np
 
 from forestmix.arrays import Array, inner
-from forestmix.inference import latent_curvature
-from forestmix.problem.gaussian import ROUNDING_UNITS, out_of_range
+from forestmix.errors import ArgumentError
+from forestmix.problem import latent_curvature
+from forestmix.problem.base import Acceleration, Problem, out_of_range
+from forestmix.problem.gaussian import ROUNDING_UNITS
 from forestmix.problem.interfaces import GaussianRows, LayeredFactors, Stack
 from forestmix.latents import Factors, GaussianFactors
 from forestmix.model import DEF, Observations
 from forestmix.problem.given import as_layers
+from forestmix.problem.schedules import sets_of_layers
+from forestmix.problem.updates import part_way
+from forestmix.partition import Partition
+from forestmix.weights.layered import slices_of
 
 #: How many times further than its distance from the prior's centre a latent may have to go.
 REACH = 10.0
@@ -30,38 +36,21 @@ class LatentPoint:
     q: LayeredFactors
     objective: Array
     rounding: Array
-    tracked: ClassVar[bool] = False
+    carried: ClassVar[bool] = False
 
     def take(self, keep: Array) -> LatentPoint:
         """Return the point of the chosen observations."""
         return LatentPoint(self.q.take(keep), self.objective[keep], self.rounding[keep])
 
 
-class LatentProblem:
+class LatentProblem(Problem):
     """Maximise the bound of a stack of interfaces over the factors of all layers."""
 
-    curvature_is_constant = False
-    factorable = False
-    on_device = False
+    gaussian: ClassVar[bool] = False
 
     def __init__(self, model: DEF, data: Observations, objective: str) -> None:
         self.model, self.data = model, data
         self.stack = Stack(model, data, objective)
-
-    @property
-    def size(self) -> int:
-        """Number of latents in all layers."""
-        return self.model.n_latent
-
-    @property
-    def n_observations(self) -> int:
-        """Number of observations in the batch, N."""
-        return len(self.stack.data.x)
-
-    @property
-    def single(self) -> bool:
-        """Whether the caller gave one observation without a leading axis."""
-        return self.data.single
 
     @property
     def objective_name(self) -> str:
@@ -84,7 +73,7 @@ class LatentProblem:
     def take(self, keep: Array) -> LatentProblem:
         """Return the problem of the chosen observations."""
         chosen = copy(self)
-        chosen.stack = self.stack.take(keep)
+        chosen.data, chosen.stack = self.data.take(keep), self.stack.take(keep)
         return chosen
 
     @property
@@ -92,13 +81,16 @@ class LatentProblem:
         """The bound whose value the objective is: "elbo", or "grouped" for one between the two."""
         return "elbo" if self.objective_name == "elbo" else "grouped"
 
-    def evaluate(
-        self, q: LayeredFactors, eta: None = None, gradient: None = None, known: LatentPoint | None = None
-    ) -> LatentPoint:
-        """Return the objective at q; nothing that is known helps."""
+    def evaluate(self, q: LayeredFactors, known: LatentPoint | None = None) -> LatentPoint:
+        """Return the objective at q; nothing that is known at another point helps."""
         value, size = self.stack.bound(q)
         unit = ROUNDING_UNITS * float(np.finfo(self.model.dtype).eps)
         return LatentPoint(q, value, unit * (size + self.size))
+
+    @property
+    def acceleration(self) -> Acceleration:
+        """Newton's steps in the means, where there is curvature for them."""
+        return Acceleration.TILTED if self.has_curvature else Acceleration.NONE
 
     @cached_property
     def has_curvature(self) -> bool:
@@ -106,7 +98,7 @@ class LatentProblem:
         lowest = self.stack.interfaces[0]
         return self.stack.depth == 1 and isinstance(lowest, GaussianRows) and lowest.objective == "elbo"
 
-    def distance_bound(self, point: LatentPoint) -> Array:
+    def distance(self, point: LatentPoint, *, exactly: bool) -> Array:
         """Return how far the optimum is by Newton's equations, in posterior standard deviations, (N,).
 
         It is ``(g^T C^-1 g)^(1/2)``, g the slope in the means and C its curvature, with that of a Gaussian prior added
@@ -162,3 +154,37 @@ class LatentProblem:
         squares = self.model.layers[0].family.curvature_is_constant
         if not (np.isfinite(start.objective) if squares else ~np.isnan(start.objective)).all():
             raise out_of_range(self.model)
+
+    def sets(self, schedule: str) -> list[list[int]]:
+        """Return the sets of layers that share no rows."""
+        return sets_of_layers(schedule, self.stack.depth)
+
+    def plain_step(self, point: LatentPoint, members: list[int]) -> LayeredFactors:
+        """Return the factors after a parallel step of some layers, each from the same point, since they share no rows."""
+        q = point.q
+        for layer in members:
+            q = q.replace(layer, self.stack.step(point.q, layer))
+        return q
+
+    def refined(self, q: LayeredFactors) -> LayeredFactors:
+        """Return the factors with better auxiliary parameters of every row."""
+        return self.stack.improve(q)
+
+    def shorter(self, old: LayeredFactors, new: LayeredFactors, share: Array) -> LayeredFactors:
+        """Return Gaussian layers part of the way, with the auxiliary parameters of the start, and others unmoved."""
+        layers = [
+            part_way(before, after, share) if isinstance(before, GaussianFactors) else before
+            for before, after in zip(old.layers, new.layers, strict=True)
+        ]
+        return LayeredFactors(tuple(layers), old.auxiliary)
+
+    def sweep(self, point: LatentPoint, groups: Partition, *, surrogate: bool) -> LayeredFactors:
+        """Return the factors after every latent was set to its exact optimum in turn, layer after layer upwards."""
+        if surrogate or np.any(groups.sizes != 1):
+            raise ArgumentError("groups must be None, and blocks single latents, for latents that are not Gaussian.")
+        q, stack = point.q, self.stack
+        for layer, part in enumerate(slices_of(self.model.latent_sizes)):
+            order = groups.members[(groups.members >= part.start) & (groups.members < part.stop)] - part.start
+            rows, parents, above = stack.seen(q, layer), q.layers[layer], stack.above(q, layer)
+            q = q.replace(layer, stack.interfaces[layer].sweep(rows, parents, above, order))
+        return q

@@ -17,10 +17,10 @@ import numpy as np
 import scipy
 
 from forestmix.arrays import Array
-from forestmix.weights.gram import precision_matrix, row_matrix
 from forestmix.inference.dense_newton import AFFORDABLE, cost, newton_step
 from forestmix.problem.gaussian import Point, Problem
-from forestmix.weights import DenseWeights, Weights
+from forestmix.weights import Weights
+from forestmix.weights.gram import precision_matrix, row_matrix
 
 #: Latents at most, or rows: a factor then takes 200 MB.
 LARGEST = 5000
@@ -104,11 +104,9 @@ def price(problem: Problem, point: Point, diagonal: Array) -> float:
     size, others = weights.shape if fewer_rows(problem, diagonal) else weights.shape[::-1]
     if size > LARGEST:
         return np.inf
-    entries, products = size * others, size * size * others / PER_ENTRY
-    if not isinstance(weights, DenseWeights):
-        entries = weights.nnz
-        # Products of sparse rows go entry by entry; full rows would make them those of a dense matrix.
-        products = min(entries**2 / others + size * size, products)
+    entries = weights.stored
+    # Products of sparse rows go entry by entry; full rows make them those of a dense matrix.
+    products = min(entries**2 / others + size * size, size * size * others / PER_ENTRY)
     step = entries * max(1.0, 4 * len(point.objective) / PER_ENTRY) + STEP_ENTRIES
     return (products + size**3 / (3 * PER_ENTRY)) / step
 

@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 import forestmix as fmx
-from forestmix import gram
+from forestmix.weights import gram
 from forestmix.inference import accelerate, direct
 from forestmix.model import observations
 from forestmix.weights import as_weights

@@ -9,7 +9,8 @@ import forestmix as fmx
 import known_models
 import oracles
 import strategies
-from forestmix import gram, linear_response
+from forestmix.posterior import linear_response
+from forestmix.weights import blocks
 from forestmix.families import Bernoulli, Binomial, Poisson
 
 ROWS = {"bernoulli": Bernoulli(), "binomial": Binomial(7), "poisson": Poisson()}
@@ -51,7 +52,7 @@ def set_limit(patch, limit):
 def iterative(monkeypatch):
     """Conjugate gradients whatever the number of latents, a few right-hand sides at a time."""
     set_limit(monkeypatch, 0)
-    monkeypatch.setattr(gram, "MEMORY_BUDGET", 5000)
+    monkeypatch.setattr(blocks, "MEMORY_BUDGET", 5000)
 
 
 @pytest.mark.parametrize("objective", ["elbo", "fm"])
@@ -256,9 +257,9 @@ def test_many_functionals_are_worth_a_factor(monkeypatch):
 
 
 def test_blocks_keep_to_the_memory_budget(monkeypatch):
-    monkeypatch.setattr(gram, "MEMORY_BUDGET", 2**20)
-    assert [len(block) for block in gram.blocks_of(10, 2**18)] == [4, 4, 2]
-    assert [len(block) for block in gram.blocks_of(2, 2**30)] == [1, 1]
+    monkeypatch.setattr(blocks, "MEMORY_BUDGET", 2**20)
+    assert [len(block) for block in blocks.blocks_of(10, 2**18)] == [4, 4, 2]
+    assert [len(block) for block in blocks.blocks_of(2, 2**30)] == [1, 1]
 
 
 def test_progress_shows_a_bar(capsys, iterative):

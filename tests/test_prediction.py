@@ -9,7 +9,7 @@ from scipy import integrate, sparse, special, stats
 
 import forestmix as fmx
 import oracles
-from forestmix import prediction
+from forestmix.posterior import prediction
 from forestmix.families import Bernoulli, Binomial, Mixed, Poisson
 from forestmix.families.base import smallest_count
 

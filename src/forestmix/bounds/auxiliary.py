@@ -13,7 +13,7 @@ from forestmix.errors import ArgumentError
 from forestmix.families import Gaussian
 from forestmix.model import DEF, Layer, Observations
 from forestmix.problem.given import GaussianFactors, as_factors
-from forestmix.weights import DenseWeights, Weights
+from forestmix.weights import Weights
 
 
 @dataclass(frozen=True)
@@ -40,16 +40,10 @@ def optimal_auxiliary(model: DEF, q: Any) -> Auxiliary:
     mean, sd = factors.mean[0], factors.sd[0]
     spread = abs(weights).forward(sd)
     eta = weights.forward(mean) + bias
-    entries = weights.rows().tocoo()
-    i, j = entries.coords
-    epsilon = np.abs(entries.data) * sd[j] / spread[i]
-    b_hat = eta[i] - np.sign(entries.data) * spread[i] * mean[j] / sd[j]
-
-    def like_weights(values: Array) -> Any:
-        matrix = scipy.sparse.csr_array((values, (i, j)), entries.shape)
-        return matrix.toarray() if isinstance(weights, DenseWeights) else matrix
-
-    return Auxiliary(like_weights(epsilon), like_weights(b_hat))
+    i, j, w = weights.entries()
+    epsilon = np.abs(w) * sd[j] / spread[i]
+    b_hat = eta[i] - np.sign(w) * spread[i] * mean[j] / sd[j]
+    return Auxiliary(weights.like(i, j, epsilon), weights.like(i, j, b_hat))
 
 
 def require_one_gaussian_layer(model: DEF, name: str) -> None:

@@ -30,12 +30,13 @@ from forestmix.arrays import Array, finite, numbers
 from forestmix.checks import between_zero_and_one
 from forestmix.errors import ArgumentError, ForestmixError
 from forestmix.problem.flat import Flat
-from forestmix.weights.gram import blocks_of, by_rows, dense_rows, orthogonal_factor, precision_matrix
 from forestmix.latents import GaussianFactors
 from forestmix.model import DEF, Layer, Observations, Prior
 from forestmix.problem.given import as_factors, prior_sd
 from forestmix.statistics import Site
 from forestmix.weights import SparseWeights, Weights, as_weights
+from forestmix.weights.blocks import blocks_of
+from forestmix.weights.gram import orthogonal_factor, precision_matrix
 
 #: Up to this many latents A is factored: it fills half of the budget, and takes some seconds.
 DENSE_LIMIT = 2000
@@ -183,27 +184,25 @@ def _factored(weights: Weights, kappa: Array, scale: Array, functionals: Weights
     except scipy.linalg.LinAlgError:
         lost = np.inf
     if lost > tol:
-        return _by_orthogonal_factor(by_rows(weights), kappa, scale, functionals, tol)
+        return _by_orthogonal_factor(weights, kappa, scale, functionals, tol)
     variances = np.empty(functionals.shape[0])
     for block in blocks_of(len(variances), 32 * len(D)):
-        c = dense_rows(functionals, block)
+        c = functionals.dense_rows(block)
         solved = scipy.linalg.solve_triangular(L, (c / D).T, lower=True, check_finite=False)
         variances[block] = np.sum(solved**2, axis=0)
     return variances
 
 
-def _by_orthogonal_factor(
-    W: Array | scipy.sparse.csr_array, kappa: Array, scale: Array, functionals: Weights, tol: float
-) -> Array:
+def _by_orthogonal_factor(weights: Weights, kappa: Array, scale: Array, functionals: Weights, tol: float) -> Array:
     """Return ``c^T C c`` from a factor that never forms A, or raise where rounding leaves less than ``tol`` of it.
 
     That is seen by a second factor, of rows whose last digit has been changed at random.
     """
     shaken = kappa * (1 + np.finfo(np.float64).eps * np.random.default_rng(0).choice([-4, 4], kappa.shape))
-    factors = [orthogonal_factor(W, rows, scale) for rows in (kappa, shaken)]
+    factors = [orthogonal_factor(weights, rows, scale) for rows in (kappa, shaken)]
     variances = np.empty(functionals.shape[0])
     for block in blocks_of(len(variances), 64 * len(scale)):
-        c = dense_rows(functionals, block).T
+        c = functionals.dense_rows(block).T
         variances[block], others = (np.sum(factor.solve_transposed(c) ** 2, axis=0) for factor in factors)
         worst = float(np.max(np.abs(others - variances[block]) / variances[block]))
         if worst > tol:
@@ -279,7 +278,7 @@ class _Block:
 def _iterated(system: _System, functionals: Weights, pairs: Array, tol: float) -> Array:
     """Return ``c^T C c`` of each pair of an observation and a functional, from below and within ``tol``."""
     observation, functional = np.divmod(pairs, functionals.shape[0])
-    block = _Block(system.take(observation), dense_rows(functionals, functional))
+    block = _Block(system.take(observation), functionals.dense_rows(functional))
     variances, active, last = np.empty(len(pairs)), np.arange(len(pairs)), np.full(len(pairs), np.inf)
     limit = 10 * functionals.shape[1]
     for _ in range(limit):

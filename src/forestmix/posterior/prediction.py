@@ -25,9 +25,9 @@ from forestmix.checks import between_zero_and_one
 from forestmix.errors import ArgumentError
 from forestmix.families import Family, Gaussian, Mixed
 from forestmix.families.base import smallest_count
-from forestmix.weights.gram import MEMORY_BUDGET
 from forestmix.model import DEF, Layer, Observations
-from forestmix.weights import DenseWeights, Weights
+from forestmix.weights import Weights
+from forestmix.weights.blocks import MEMORY_BUDGET
 
 #: Beyond these many standard deviations a normal distribution has no mass in double precision, or 1e-12 of it.
 REACH, OUTSKIRTS = 8.5, 7.0
@@ -98,8 +98,8 @@ def _chosen_layer(model: DEF, rows: Any) -> Layer:
             )
         return rows
     chosen = _row_numbers(rows, own.size)
-    W = own.weights.array[chosen] if isinstance(own.weights, DenseWeights) else own.weights.rows(chosen)
-    return Layer(own.family.take(chosen), W, own.bias if own.bias.ndim == 0 else own.bias[chosen])
+    bias = own.bias if own.bias.ndim == 0 else own.bias[chosen]
+    return Layer(own.family.take(chosen), own.weights.take_rows(chosen), bias)
 
 
 def _row_numbers(rows: Any, n: int) -> Array:

@@ -38,10 +38,8 @@ class Entries:
     @classmethod
     def of(cls, layer: Layer) -> Entries:
         """Return the entries of a layer's weights."""
-        matrix = layer.weights.rows().tocoo()
-        order = np.argsort(matrix.coords[0], kind="stable")
-        row, column = (part[order].astype(np.int64) for part in matrix.coords)
-        return cls(row, column, matrix.data[order].astype(np.float64), layer.weights.shape)
+        row, column, weight = layer.weights.entries()
+        return cls(row, column, weight.astype(np.float64), layer.weights.shape)
 
     @cached_property
     def _by_row(self) -> scipy.sparse.csr_array:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from forestmix.bounds.auxiliary import Auxiliary, optimal_auxiliary
+    from forestmix.bounds.evidence import log_evidence
     from forestmix.bounds.values import elbo, fm_bound, forest_likeness, gap
     from forestmix.builders import from_arrays, from_sklearn
     from forestmix.errors import ArgumentError, ForestmixError
-    from forestmix.bounds.evidence import log_evidence
     from forestmix.families import Bernoulli, Binomial, Exponential, Gaussian, Laplace, Mixed, Poisson, SpikeSlab
     from forestmix.forest.covariance import LowRankPlusDiagonal
     from forestmix.forest.estimator import ForestMixtureModel as ForestMixtureModel
@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from forestmix.forest.parameters import ForestDraw
     from forestmix.forest.selection import TreeSelection, select_n_trees
     from forestmix.inference import CAVI, BlockCoordinate, Damped, ForestMixture, Hogwild
-    from forestmix.posterior.layer import LayerPosterior
+    from forestmix.inference.loop import Iteration
+    from forestmix.inference.status import Status, Trace
     from forestmix.model import DEF, Layer, Prior
+    from forestmix.posterior.layer import LayerPosterior
     from forestmix.posterior.prediction import Prediction
-    from forestmix.posterior.result import Result, Status, Trace
-    from forestmix.run import Iteration, infer
+    from forestmix.posterior.result import Result
+    from forestmix.run import infer
     from forestmix.weights import Convolution, windows
 
     __version__: str
@@ -48,8 +50,10 @@ else:
         "posterior.layer": ("LayerPosterior",),
         "model": ("DEF", "Layer", "Prior"),
         "posterior.prediction": ("Prediction",),
-        "posterior.result": ("Result", "Status", "Trace"),
-        "run": ("Iteration", "infer"),
+        "inference.status": ("Status", "Trace"),
+        "posterior.result": ("Result",),
+        "inference.loop": ("Iteration",),
+        "run": ("infer",),
         "weights": ("Convolution", "windows"),
     }  # fmt: skip
     _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -11,8 +11,9 @@ import scipy
 from forestmix.arrays import Array, finite, in_precision, numbers
 from forestmix.errors import ArgumentError
 from forestmix.families import Gaussian
+from forestmix.latents import GaussianFactors
 from forestmix.model import DEF, Layer, Observations
-from forestmix.problem.given import GaussianFactors, as_factors
+from forestmix.problem.given import as_factors
 from forestmix.weights import Weights
 
 

@@ -9,12 +9,15 @@ import numpy.typing as npt
 
 from forestmix.arrays import Array, total
 from forestmix.bounds.auxiliary import Auxiliary, explicit_rows, require_one_gaussian_layer
+from forestmix.engines.choice import choose_engine
+from forestmix.engines.reference import mean_field_spread
 from forestmix.errors import ArgumentError
-from forestmix.problem.flat import Flat, FlatSite, is_deep
+from forestmix.latents import GaussianFactors
+from forestmix.model import DEF, Observations, observations
+from forestmix.problem.flat import Stacked
+from forestmix.problem.gaussian import GaussianProblem
+from forestmix.problem.given import as_factors, as_layers
 from forestmix.problem.interfaces import LayeredFactors, Stack, has_gaussian_latents
-from forestmix.model import DEF, Observations, Prior, observations
-from forestmix.problem.given import GaussianFactors, as_factors, as_layers
-from forestmix.statistics import Objective, Site
 from forestmix.weights import as_weights
 
 
@@ -66,14 +69,12 @@ def gap(model: DEF, x: npt.ArrayLike, q: Any) -> Array:
     if not has_gaussian_latents(model):
         difference = _excesses(model, data, q, "fm") - _excesses(model, data, q, "elbo")
         return np.array(difference[0] if data.single else difference)
-    wide_site, factors, _ = _flat_parts(model, data, q, "fm")
-    narrow_site, _, _ = _flat_parts(model, data, q, "elbo")
-    layer, rows = wide_site.layer, wide_site.data
-    eta = layer.weights.forward(factors.mean) + layer.bias
-    wide, narrow = wide_site.spread(factors.sd), narrow_site.spread(factors.sd)
-    difference = np.broadcast_to(layer.family.log_partition_gap(eta, wide, narrow), eta.shape)
-    if rows.observed is not None:
-        difference = np.where(rows.observed, difference, np.zeros((), eta.dtype))
+    problem, factors = _gaussian(model, data, q, "fm")
+    wide, narrow = problem.row_spread(factors.sd), mean_field_spread(problem.weights, factors.sd)
+    eta = problem.weights.forward(factors.mean) + problem.layer.bias
+    difference = np.broadcast_to(problem.family.log_partition_gap(eta, wide, narrow), eta.shape)
+    if problem.data.observed is not None:
+        difference = np.where(problem.data.observed, difference, np.zeros((), eta.dtype))
     return np.array(difference[0] if data.single else difference)
 
 
@@ -102,37 +103,36 @@ def forest_likeness(W: Any) -> float:
     return float(1 / (1 + overlap / used.sum()))
 
 
-def _bound(model: DEF, x: npt.ArrayLike, q: Any, objective: Objective) -> float | Array:
+def _bound(model: DEF, x: npt.ArrayLike, q: Any, objective: str) -> float | Array:
     data = observations(model, x)
     if not has_gaussian_latents(model):
         stack, layers = _stacked(model, data, q, objective)
         return _shaped(stack.bound(layers)[0], data)
-    site, factors, prior = _flat_parts(model, data, q, objective)
-    return _shaped(site.expected_log_likelihood(factors) - factors.divergence(prior), site.data)
+    problem, factors = _gaussian(model, data, q, objective)
+    with np.errstate(all="ignore"):
+        return _shaped(problem.evaluate(factors).objective, data)
 
 
-def _stacked(model: DEF, data: Observations, q: Any, objective: Objective) -> tuple[Stack, LayeredFactors]:
+def _stacked(model: DEF, data: Observations, q: Any, objective: str) -> tuple[Stack, LayeredFactors]:
     """Return the interfaces of a model whose latents are not all Gaussian, and q with the best auxiliary parameters."""
     stack = Stack(model, data, objective)
     layers = tuple(part.expanded(len(data.x)) for part in as_layers("q", q, model, len(data.x)))
     return stack, stack.with_auxiliary(layers, solve=True)
 
 
-def _excesses(model: DEF, data: Observations, q: Any, objective: Objective) -> Array:
+def _excesses(model: DEF, data: Observations, q: Any, objective: str) -> Array:
     """Return the excesses of all rows, those of x first and then those of each latent layer that has parents."""
     stack, layers = _stacked(model, data, q, objective)
     parts = zip(stack.interfaces, layers.layers, layers.auxiliary, strict=True)
     return np.concatenate([interface.excess(own, auxiliary) for interface, own, auxiliary in parts], axis=1)
 
 
-def _flat_parts(model: DEF, data: Observations, q: Any, objective: Objective) -> tuple[Site, GaussianFactors, Prior]:
-    """Return the rows, factors and prior of a model with Gaussian latents, those of a deep one stacked."""
+def _gaussian(model: DEF, data: Observations, q: Any, objective: str) -> tuple[GaussianProblem, GaussianFactors]:
+    """Return the problem of a model with Gaussian latents, and q in its form."""
     model = model.on_host()
     layers: Any = as_layers("q", q, model, data.x.shape[0])
-    if not is_deep(model):
-        return Site(model.layers[0], data, objective), layers[0], model.prior
-    flat = Flat(model)
-    return FlatSite(flat, data, objective), flat.stacked(layers), flat.model.prior
+    stacked, engine = Stacked(model), choose_engine("auto", model, len(data.x))
+    return GaussianProblem(stacked, data, engine, objective), stacked.stacked(layers)
 
 
 def _checked(model: DEF, x: npt.ArrayLike, q: Any) -> tuple[Observations, GaussianFactors]:

@@ -10,8 +10,8 @@ import scipy
 
 from forestmix.arrays import Array
 from forestmix.errors import ArgumentError
-from forestmix.families.expectations import lower_softplus
 from forestmix.families.base import ExpectedLogPartition, Family, RowCodes, RowExpectations
+from forestmix.families.expectations import lower_softplus
 from forestmix.families.primitive import Kind, Primitive, primitive
 
 #: Expectations up to this many are taken by NumPy: to load the kernels would take longer.

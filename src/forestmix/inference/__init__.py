@@ -6,7 +6,6 @@ from forestmix.inference.cavi import CAVI
 from forestmix.inference.damped import Damped
 from forestmix.inference.forest_mixture import ForestMixture
 from forestmix.inference.hogwild import Hogwild
-from forestmix.problem.gaussian import Point, Problem
 
 #: Every algorithm by name; the conformance tests run over it.
 ALGORITHMS: dict[str, type[Algorithm]] = {
@@ -21,7 +20,5 @@ __all__ = [
     "Damped",
     "ForestMixture",
     "Hogwild",
-    "Point",
-    "Problem",
     "Proposal",
 ]

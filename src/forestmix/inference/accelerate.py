@@ -17,7 +17,7 @@ import numpy as np
 from forestmix.arrays import Array, host
 from forestmix.inference import direct
 from forestmix.inference.base import Accelerator, Proposal
-from forestmix.inference.conjugate import ConjugateDirections, Step
+from forestmix.problem.conjugate import ConjugateDirections, Step
 from forestmix.problem.sums import form
 
 #: After this many steps objective and gradient are computed anew from the means, so that rounding does not build up;

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from forestmix.arrays import Array
+
+#: How often the plain step is halved before no step is taken.
+PLAIN_HALVINGS = 40
 
 
 def fell(old: Any, new: Any) -> Array:
@@ -63,3 +66,15 @@ def step_sets(problem: Any, point: Any, schedule: str, halvings: int = 30) -> tu
 
         point, _ = backtrack(problem, start, part, refused=lower, limit=halvings)
     return problem.refined(point.q), len(sets)
+
+
+def plain_retreats(problem: Any, point: Any) -> Iterator[Any]:
+    """Yield the plain step of all latents, halves of it, and then none.
+
+    For Gaussian rows the whole of it cannot lower the objective; for others some part of it does not, since it is a
+    natural gradient step (docs/regression.md).
+    """
+    plain, everywhere = problem.plain_step(point, None), np.ones((len(point.objective), 1))
+    for halvings in range(PLAIN_HALVINGS):
+        yield problem.shorter(point.q, plain, 0.5**halvings * everywhere) if halvings else plain
+    yield point.q

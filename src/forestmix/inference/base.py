@@ -74,7 +74,8 @@ class Algorithm(ABC):
             raise ArgumentError(
                 f"algorithm must be 'fm' or 'cavi' for latents that are not Gaussian; got {self.name!r}."
             )
-        require(engine, Capability.SWEEP, f"algorithm {self.name!r}")
+        if self.sweeps:
+            require(engine, Capability.SWEEP, f"algorithm {self.name!r}")
         return problem
 
     @abstractmethod

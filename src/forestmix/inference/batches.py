@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from reprlib import repr as shown
-from typing import Any
 
 import numpy as np
 
 from forestmix.arrays import Array
 from forestmix.checks import is_number
 from forestmix.errors import ArgumentError
-from forestmix.posterior.layer import LayerPosterior
+from forestmix.inference.loop import Outcome
+from forestmix.inference.status import Trace
 from forestmix.model import DEF, Observations
-from forestmix.posterior.result import Result, Trace
 
 #: Bytes of work arrays that a batch may take, when nothing else is said.
 DEFAULT_MEMORY_BUDGET = 2**30
@@ -49,21 +47,23 @@ def _alike(model: DEF, data: Observations) -> list[Array]:
     return [np.flatnonzero(pattern.ravel() == k) for k in np.unique(pattern)]
 
 
-def merged(results: Sequence[Result], data: Observations, parts: Sequence[Array]) -> Result:
-    """Return the result of the whole batch from those of its parts, in the order of the observations.
+def merged(outcomes: Sequence[Outcome], parts: Sequence[Array]) -> Outcome:
+    """Return the outcome of the whole batch from those of its parts, in the order of the observations.
 
     The trace has as many records as the longest of the parts; a part that ended earlier stays where it ended. Its
     seconds are what all parts together had spent by then.
     """
+    if len(outcomes) == 1:
+        return outcomes[0]
     back = np.argsort(np.concatenate(parts))
-    layers = tuple(
-        LayerPosterior(same[0].factors.joined([one.factors for one in same]).take(back), False, same[0].dtype)
-        for same in zip(*(part.layers for part in results), strict=True)
+    factors = tuple(
+        same[0].joined(same).take(back) for same in zip(*(outcome.factors for outcome in outcomes), strict=True)
     )
-    names = ("objective", "converged", "status", "n_iter")
-    columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in results])[back] for name in names}
-    trace = _trace([part.trace for part in results], back)
-    return replace(results[0], layers=layers, trace=trace, data=data, **columns)
+    objective, status, n_iter = (
+        np.concatenate([getattr(outcome, name) for outcome in outcomes])[back]
+        for name in ("objective", "status", "n_iter")
+    )
+    return Outcome(factors, objective, status, n_iter, _trace([outcome.trace for outcome in outcomes], back))
 
 
 def _trace(traces: Sequence[Trace], back: Array) -> Trace:

@@ -11,12 +11,9 @@ import scipy
 from forestmix.arrays import generator
 from forestmix.checks import whole_number
 from forestmix.inference.base import Algorithm, Proposal, check_order
-from forestmix.inference.cavi import SweepMemory
-from forestmix.problem.gaussian import Point, Problem
-from forestmix.inference.rules import exact, step_groups
-from forestmix.inference.schedule import Cursor, OneOfEveryBlock
+from forestmix.inference.schedule import Cursor, OneOfEveryBlock, SweepMemory
 from forestmix.partition import Partition, check_groups
-from forestmix.statistics import Site
+from forestmix.weights import Weights
 
 
 @dataclass(frozen=True)
@@ -49,24 +46,22 @@ class BlockCoordinate(Algorithm):
         if self.blocks is not None:
             check_groups("blocks", self.blocks)
 
-    def start(self, problem: Problem, point: Point) -> SweepMemory:
+    def start(self, problem: Any, point: Any) -> SweepMemory:
         """Return the first sweep over the blocks."""
         given = self.blocks
-        blocks = independent_blocks(problem.site) if given is None else Partition.of("blocks", given, problem.size)
+        blocks = independent_blocks(problem.weights) if given is None else Partition.of("blocks", given, problem.size)
         schedule = OneOfEveryBlock(blocks, shuffle=self.order == "random")
         return SweepMemory(Cursor(schedule, generator(self.seed, "seed")))
 
-    def propose(self, problem: Problem, point: Point, memory: SweepMemory) -> Proposal:
+    def propose(self, problem: Any, point: Any, memory: SweepMemory) -> Proposal:
         """Update one variable of every block, several times over."""
         groups = memory.cursor.take(self.steps_per_iteration)
-        return Proposal(step_groups(problem, point, exact, groups), len(groups.starts) - 1, len(groups.members))
+        return Proposal(problem.sweep(point, groups, surrogate=False), len(groups.sizes), len(groups.members))
 
 
-def independent_blocks(site: Site) -> Partition:
+def independent_blocks(weights: Weights) -> Partition:
     """Return the connected components of the latents, two being connected when a row of W has both as parents."""
-    n, m = site.layer.weights.shape
-    entries = site.columns.tocoo()
-    row, latent = entries.coords
+    (n, m), (row, latent, _) = weights.shape, weights.entries()
     # The graph of rows and latents together has nnz edges, where that of latents alone could have m^2.
     graph = scipy.sparse.coo_array((np.ones(len(row), bool), (row, n + latent)), shape=(n + m, n + m))
     _, label = scipy.sparse.csgraph.connected_components(graph, directed=False)

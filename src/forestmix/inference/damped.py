@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from reprlib import repr as shown
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from forestmix.checks import is_number
 from forestmix.errors import ArgumentError
 from forestmix.inference.base import Algorithm, Memory, Proposal
-from forestmix.problem.gaussian import Point, Problem
-from forestmix.inference.rules import damped, exact, mix, step_all
+from forestmix.problem.updates import part_way
 
 
 @dataclass(frozen=True)
@@ -29,17 +28,24 @@ class Damped(Algorithm):
     name: ClassVar[str] = "damped"
     monotone: ClassVar[bool] = False
 
+    @property
+    def sweeps(self) -> bool:
+        """Whether it updates one variable after another: no."""
+        return False
+
     def __post_init__(self) -> None:
         if not is_number(self.step) or not 0 < self.step <= 1:
             raise ArgumentError(f"step must be a number in (0, 1]; got {shown(self.step)}.")
 
-    def start(self, problem: Problem, point: Point) -> Memory:
+    def start(self, problem: Any, point: Any) -> Memory:
         """Nothing is carried along."""
         return Memory()
 
-    def propose(self, problem: Problem, point: Point, memory: Memory) -> Proposal:
-        """Update all variables, damped."""
-        if problem.curvature_is_constant:
-            return Proposal(step_all(problem, point, damped(self.step)), 1, problem.size)
-        # The variances depend on the means here, so they go the same part of the way.
-        return Proposal(mix(point.q, step_all(problem, point, exact), self.step), 1, problem.size)
+    def propose(self, problem: Any, point: Any, memory: Memory) -> Proposal:
+        """Update all variables, damped; where the variances depend on the means they go the same part of the way."""
+        precision, sd = problem.precision(point), problem.spread_at(problem.information(point), point.q.sd)
+        whole = type(point.q)(point.q.mean + point.gradient / precision, sd)
+        if not problem.quadratic:
+            return Proposal(part_way(point.q, whole, self.step), 1, problem.size)
+        mean = point.q.mean + point.gradient * (self.step / precision)
+        return Proposal(type(point.q)(mean, sd), 1, problem.size)

@@ -17,8 +17,8 @@ import numpy as np
 import scipy
 
 from forestmix.arrays import Array
-from forestmix.inference.dense_newton import AFFORDABLE, cost, newton_step
-from forestmix.problem.gaussian import Point, Problem
+from forestmix.problem.factored import affordable, newton_step
+from forestmix.problem.gaussian import GaussianProblem
 from forestmix.weights import Weights
 from forestmix.weights.gram import precision_matrix, row_matrix
 
@@ -37,7 +37,7 @@ MOST_LOST_SQUARED = MOST_LOST**2
 class Factor(Protocol):
     """What solves for the means."""
 
-    def step(self, problem: Problem, point: Point) -> Array:
+    def step(self, problem: GaussianProblem, point: Any) -> Array:
         """Return ``A^-1 gradient`` of each observation, (N, m); repeated steps refine the means to rounding."""
 
 
@@ -47,7 +47,7 @@ class FactorOfLatents:
     def __init__(self, weights: Weights, kappa: Array, precision: Array) -> None:
         self.made = _cholesky(precision_matrix(weights, kappa, precision))
 
-    def step(self, problem: Problem, point: Point) -> Array:
+    def step(self, problem: GaussianProblem, point: Any) -> Array:
         """Return ``A^-1 gradient``."""
         return _solve(self.made, point.gradient)
 
@@ -59,7 +59,7 @@ class FactorOfRows:
         self.weights, self.root, self.inverse = weights, np.sqrt(kappa), 1 / precision
         self.made = _cholesky(row_matrix(weights, kappa, precision))
 
-    def step(self, problem: Problem, point: Point) -> Array:
+    def step(self, problem: GaussianProblem, point: Any) -> Array:
         """Return ``P^-1 (gradient - W^T K^(1/2) S^-1 K^(1/2) W P^-1 gradient)``."""
         dtype, gradient = self.weights.dtype, point.gradient
         rows = self.root * self.weights.forward((gradient * self.inverse).astype(dtype))
@@ -70,37 +70,37 @@ class FactorOfRows:
 class FactorByRows:
     """QR of the weighted rows, made anew for each step, which takes the rows' errors instead of their sum."""
 
-    def step(self, problem: Problem, point: Point) -> Array:
+    def step(self, problem: GaussianProblem, point: Any) -> Array:
         """Return ``A^-1 gradient``."""
         return newton_step(problem, point).mean.astype(point.gradient.dtype)
 
 
-def needs_orthogonal(problem: Problem, point: Point, diagonal: Array) -> bool:
+def needs_orthogonal(problem: GaussianProblem, point: Any, diagonal: Array) -> bool:
     """Return whether Cholesky's factor would lose too much or would not serve all, and QR is affordable."""
     unit = float(np.finfo(np.float64).eps)  # in which factors are made, whatever the weights' precision
-    lossy = bool(np.any(unit * diagonal > MOST_LOST_SQUARED * problem.prior_precision))
-    return (lossy or not has_factor(point)) and cost(problem) <= AFFORDABLE
+    lossy = bool(np.any(unit * diagonal > MOST_LOST_SQUARED * problem.prior.precision))
+    return (lossy or not has_factor(point)) and affordable(problem)
 
 
-def has_factor(point: Point) -> bool:
+def has_factor(point: Any) -> bool:
     """Return whether one matrix serves all observations: not where each misses entries of its own."""
-    return len(point.site.kappa) == 1
+    return len(point.origin.terms.kappa) == 1
 
 
-def fewer_rows(problem: Problem, diagonal: Array) -> bool:
+def fewer_rows(problem: GaussianProblem, diagonal: Array) -> bool:
     """Return whether a factor of the rows is smaller, and loses little to rounding.
 
     Its solution is a difference, in which as many digits cancel as A is larger than the prior's precision.
     ``diagonal`` is that of A, (1, m).
     """
-    weights = problem.site.layer.weights
+    weights = problem.weights
     (n, m), unit = weights.shape, float(np.finfo(weights.dtype).eps)
-    return n < m and bool(np.all(unit * diagonal <= MOST_LOST * problem.prior_precision))
+    return n < m and bool(np.all(unit * diagonal <= MOST_LOST * problem.prior.precision))
 
 
-def price(problem: Problem, point: Point, diagonal: Array) -> float:
+def price(problem: GaussianProblem, point: Any, diagonal: Array) -> float:
     """Return after how many conjugate gradient steps a factor would have cost less; infinite where it is too large."""
-    weights = problem.site.layer.weights
+    weights = problem.weights
     size, others = weights.shape if fewer_rows(problem, diagonal) else weights.shape[::-1]
     if size > LARGEST:
         return np.inf
@@ -111,14 +111,14 @@ def price(problem: Problem, point: Point, diagonal: Array) -> float:
     return (products + size**3 / (3 * PER_ENTRY)) / step
 
 
-def factor(problem: Problem, point: Point, diagonal: Array) -> Factor | None:
+def factor(problem: GaussianProblem, point: Any, diagonal: Array) -> Factor | None:
     """Return the smaller factor, or ``None`` where rounding leaves it with a negative pivot."""
     if needs_orthogonal(problem, point, diagonal):
         return FactorByRows()
-    kappa, precision = point.site.kappa[0].astype(np.float64), problem.prior_precision.astype(np.float64)
+    kappa, precision = point.origin.terms.kappa[0].astype(np.float64), problem.prior.precision.astype(np.float64)
     kind = FactorOfRows if fewer_rows(problem, diagonal) else FactorOfLatents
     try:
-        return kind(problem.site.layer.weights, kappa, precision)
+        return kind(problem.weights, kappa, precision)
     except scipy.linalg.LinAlgError:
         return None
 

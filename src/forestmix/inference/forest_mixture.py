@@ -2,46 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from reprlib import repr as shown
 from typing import Any, ClassVar
 
 import numpy as np
 
+from forestmix.engines.protocol import Capability, Engine, require
 from forestmix.errors import ArgumentError
-from forestmix.inference.accelerate import ConjugateGradients
-from forestmix.inference.base import Algorithm, Memory, Proposal, choose_objective
-from forestmix.inference.cavi import SweepMemory
-from forestmix.inference.dense_newton import CHEAP, cost
-from forestmix.problem.flat_problem import FlatProblem
-from forestmix.inference.joint_newton import JointNewton
+from forestmix.inference.accelerate import ConjugateSteps
+from forestmix.inference.backtracking import plain_retreats, step_sets
+from forestmix.inference.base import Accelerator, Algorithm, Memory, Proposal, choose_objective
 from forestmix.inference.latent_newton import LatentNewton
-from forestmix.problem.latent_problem import LatentProblem
-from forestmix.inference.latent_steps import step_latents
-from forestmix.inference.layers import check_schedule, sets_of_layers, step_layers
-from forestmix.problem.make import make_problem
-from forestmix.inference.newton import NewtonSteps, safe_share
-from forestmix.inference.rules import forest_mixture, mix, plain_step, step_forest, step_groups
-from forestmix.inference.schedule import Cursor, GroupAfterGroup
+from forestmix.inference.newton import newton
+from forestmix.inference.schedule import Cursor, GroupAfterGroup, SweepMemory
 from forestmix.model import DEF, Observations
 from forestmix.partition import Partition, check_groups
-from forestmix.problem.given import GaussianFactors
+from forestmix.problem.base import Acceleration, Problem
+from forestmix.problem.make import make_problem
+from forestmix.problem.schedules import check_schedule
 
-#: How often a refused step is halved before the plain step takes its place, and how often that is.
-SHORTER_STEPS = 4
-LONGEST_RETREAT = 40
+#: The accelerator for each kind of steps that a problem allows, from a start and by a method.
+ACCELERATORS: dict[Acceleration, Callable[[Any, Any, str], Memory]] = {
+    Acceleration.CONJUGATE: ConjugateSteps.at,
+    Acceleration.NEWTON: newton,
+    Acceleration.TILTED: lambda problem, point, method: LatentNewton(len(point.objective)),
+    Acceleration.NONE: lambda problem, point, method: Memory(),
+}
 
 
 @dataclass(frozen=True)
 class ForestMixture(Algorithm):
     """Parallel updates from the forest mixture bound, with no blocks to choose and no step size.
 
-    Schedule: all latents, or one group after another. Rule: the maximiser of the surrogate (Theorem 2)::
-
-        D_j         = sum_i kappa_i w_ij^2 / epsilon_ij  =  (1 / sigma_j) sum_i |w_ij| s_i kappa_i
-        mu_j        <- mu_j + gradient_j / (1 / sigma0_j^2 + D_j)
-        1/sigma_j^2 <- 1 / sigma0_j^2 + (D_j for "fm", sum_i w_ij^2 kappa_i for "elbo")
+    Schedule: all latents, or one group after another. Rule: the maximiser of the surrogate (Theorem 2), see
+    ``problem.updates.forest_mixture_update``.
 
     Args:
         objective: "fm", the paper's bound; "elbo", the same parallel step climbing the ELBO itself, which ends where
@@ -82,76 +78,44 @@ class ForestMixture(Algorithm):
         """Whether accelerated steps are taken."""
         return self.groups is None if self.accelerate is None else bool(self.accelerate)
 
-    def problem(self, model: DEF, data: Observations) -> Any:
+    @property
+    def sweeps(self) -> bool:
+        """Whether it updates one group after another."""
+        return self.groups is not None
+
+    def problem(self, model: DEF, data: Observations, engine: Engine) -> Problem:
         """Return the problem with this objective and these groups."""
         groups = None if self.groups is None else Partition.of("groups", self.groups, model.n_latent)
+        if groups is not None:
+            require(engine, Capability.SWEEP, "groups")
         # Plain steps climb the ELBO with D for the means and H for the variances; Newton's steps on the paper's bound
         # precondition with H. Both come from the one pass.
         both = groups is None and (self.accelerated == (choose_objective(self.objective) == "fm"))
-        return make_problem(model, data, self.objective, groups, both=both)
+        return make_problem(model, data, engine, self.objective, groups, both=both)
 
-    def start(self, problem: Any, point: Any) -> Memory:
+    def start(self, problem: Problem, point: Any) -> Memory:
         """Return the accelerator's memory, or the place among the groups."""
-        if isinstance(problem, LatentProblem):
-            newton = self.accelerated and problem.has_curvature
-            return LatentNewton(len(point.objective)) if newton else Memory()
-        if self.accelerated:
-            if not problem.curvature_is_constant:
-                jointly = problem.on_device or (problem.joins_deviations and cost(problem) <= CHEAP)
-                return JointNewton() if jointly else NewtonSteps(len(point.objective))
-            method = self.accelerate if isinstance(self.accelerate, str) else "auto"
-            return ConjugateGradients.at(problem, point, method)
-        if not problem.on_device and problem.site.groups is not None and not isinstance(problem, FlatProblem):
-            return SweepMemory(Cursor(GroupAfterGroup(problem.site.groups), np.random.default_rng(0)))
-        return Memory()
+        if self.groups is not None:
+            groups = Partition.of("groups", self.groups, problem.size)
+            return SweepMemory(Cursor(GroupAfterGroup(groups), np.random.default_rng(0)))
+        if not self.accelerated:
+            return Memory()
+        method = self.accelerate if isinstance(self.accelerate, str) else "auto"
+        return ACCELERATORS[problem.acceleration](problem, point, method)
 
-    def propose(self, problem: Any, point: Any, memory: Memory) -> Proposal:
-        """Make one parallel step over all latents, or one for each group."""
-        if isinstance(memory, LatentNewton):
-            return memory.propose(problem, point)
-        if isinstance(problem, LatentProblem):
-            sets = len(sets_of_layers(self.schedule, problem.stack.depth))
-            return Proposal(step_latents(problem, point, self.schedule), sets, problem.size)
-        if isinstance(memory, ConjugateGradients | NewtonSteps | JointNewton):
+    def propose(self, problem: Problem, point: Any, memory: Memory) -> Proposal:
+        """Make one parallel step over all latents, or one for each group (paper, Algorithm 1)."""
+        if isinstance(memory, Accelerator):
             return memory.propose(problem, point)
         if isinstance(memory, SweepMemory):
             groups = memory.cursor.take(None)
-            return Proposal(step_groups(problem, point, forest_mixture, groups), len(groups.starts) - 1, problem.size)
-        if isinstance(problem, FlatProblem):
-            sets = len(sets_of_layers(self.schedule, len(problem.layers)))
-            return Proposal(step_layers(problem, point, self.schedule), sets, problem.size)
-        if problem.on_device:
-            return Proposal(plain_step(problem, point), 1, problem.size)
-        return Proposal(step_forest(problem, point), 1, problem.size)
+            return Proposal(problem.sweep(point, groups, surrogate=True), len(groups.sizes), problem.size)
+        q, steps = step_sets(problem, point, self.schedule)
+        return Proposal(q, steps, problem.size)
 
-    def retreats(self, problem: Any, point: Any, refused: GaussianFactors, memory: Memory) -> Iterator[Any]:
-        """Yield shorter parts of a refused step, the plain forest mixture step, shorter parts of that, and no step.
-
-        For Gaussian rows the plain step cannot lower the objective, so there it comes first and last; a plain step that
-        did is an alarm. For other rows some part of it does not: it is a natural gradient step (docs/regression.md).
-        """
-        if isinstance(problem, LatentProblem):
-            if isinstance(memory, LatentNewton):
-                yield from memory.retreats(problem, point)
-            return
-        if problem.on_device:
-            for halvings in range(LONGEST_RETREAT):
-                yield mix(point.q, plain_step(problem, point), 0.5**halvings)
-            yield point.q
-            return
-        if problem.curvature_is_constant:
-            if self.accelerated:
-                yield step_forest(problem, point)
-            return
-        shorter = refused
-        if isinstance(memory, NewtonSteps) and not problem.site.layer.family.curvature_is_bounded:
-            # Where a grows like an exponential, a step too long by far is the rule, and halving it would take long.
-            shorter = mix(point.q, refused, safe_share(problem, point.q, refused))
-            yield shorter
-        for _ in range(SHORTER_STEPS):
-            shorter = mix(point.q, shorter, 0.5)
-            yield shorter
-        plain = step_forest(problem, point)
-        for halvings in range(LONGEST_RETREAT):
-            yield mix(point.q, plain, 0.5**halvings)
-        yield point.q
+    def retreats(self, problem: Problem, point: Any, refused: Any, memory: Memory) -> Iterator[Any]:
+        """Yield what the accelerator holds safer, or shorter plain steps; a plain one of Gaussian rows needs none."""
+        if isinstance(memory, Accelerator):
+            yield from memory.retreats(problem, point, refused)
+        elif problem.acceleration is Acceleration.NEWTON:
+            yield from plain_retreats(problem, point)

@@ -7,15 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from forestmix.arrays import Array, plain
 from forestmix.checks import flag, whole_number
 from forestmix.inference.base import Algorithm, Memory, Proposal
-from forestmix.inference.compiled import by_blocks
-from forestmix.problem.gaussian import Point, Problem
-from forestmix.inference.rules import exact
-from forestmix.inference.sweep import sweeps
 from forestmix.partition import Partition, check_groups
-from forestmix.problem.given import GaussianFactors
 
 
 class BlocksMemory(Memory):
@@ -52,31 +46,14 @@ class Hogwild(Algorithm):
             check_groups("blocks", self.blocks)
         flag("synchronous", self.synchronous)
 
-    def start(self, problem: Problem, point: Point) -> BlocksMemory:
+    def start(self, problem: Any, point: Any) -> BlocksMemory:
         """Return the blocks."""
         if isinstance(self.blocks, int | np.integer):
             lists = np.array_split(np.arange(problem.size), min(int(self.blocks), problem.size))
             return BlocksMemory(Partition.from_lists(lists))
         return BlocksMemory(Partition.of("blocks", self.blocks, problem.size))
 
-    def propose(self, problem: Problem, point: Point, memory: BlocksMemory) -> Proposal:
+    def propose(self, problem: Any, point: Any, memory: BlocksMemory) -> Proposal:
         """Sweep every block once."""
-        parallel_steps = int(memory.blocks.sizes.max())
-        if not problem.curvature_is_constant:
-            q = sweeps(problem).sweep_blocks(problem, point, memory.blocks, bool(self.synchronous))
-            return Proposal(q, parallel_steps, problem.size)
-        from forestmix.engines.compiled import coordinate
-
-        precision, sd = exact(problem, point)
-        mean, error, blocks = point.q.mean.copy(), point.site.error.copy(), memory.blocks
-        prior = plain(problem.prior_mean), plain(problem.prior_precision)
-        shared = plain(point.site.kappa), plain(precision)
-
-        def run(which: Array) -> None:
-            coordinate.relax_blocks(
-                problem.site.column_arrays, blocks.starts, blocks.members, which, bool(self.synchronous),
-                mean, error, *shared, prior,
-            )  # fmt: skip
-
-        by_blocks(blocks, run)
-        return Proposal(GaussianFactors(mean, sd), parallel_steps, problem.size)
+        q = problem.sweep_blocks(point, memory.blocks, synchronous=bool(self.synchronous))
+        return Proposal(q, int(memory.blocks.sizes.max()), problem.size)

@@ -8,15 +8,17 @@ observation decides is on the host.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import array_api_compat
 import numpy as np
 
 from forestmix.arrays import Array, host
-from forestmix.inference.base import Memory, Proposal
-from forestmix.inference.conjugate import conjugate_gradients, dot
-from forestmix.inference.dense_newton import AFFORDABLE, NewtonStep, cost, newton_step
+from forestmix.inference.backtracking import backtrack, plain_retreats
+from forestmix.inference.base import Accelerator, Proposal
+from forestmix.problem.conjugate import conjugate_gradients, dot
+from forestmix.problem.factored import NewtonStep, affordable, newton_step
 
 #: Shorter steps that are tried, each a quarter of the last, and longer ones, each twice the last.
 SHORTER, LONGER = 25, 12
@@ -30,14 +32,18 @@ INNER, FORCING = 200, 0.05
 MOST_NARROWED = 1e6
 
 
-class JointNewton(Memory):
+class JointNewton(Accelerator):
     """Newton steps, each as long as the line search makes it."""
 
     def propose(self, problem: Any, point: Any) -> Proposal:
         """Return the point that the line search ends at."""
-        step = newton_step(problem, point) if cost(problem) <= AFFORDABLE else iterated_step(problem, point)
+        step = newton_step(problem, point) if affordable(problem) else iterated_step(problem, point)
         new, tries = _search(problem, point, step)
         return Proposal(new.q, tries, tries * problem.size, new)
+
+    def retreats(self, problem: Any, point: Any, refused: Any) -> Iterator[Any]:
+        """Yield the plain step, shorter parts of it, and no step."""
+        yield from plain_retreats(problem, point)
 
 
 def moved(problem: Any, q: Any, step: NewtonStep, share: Array, *, straight: Literal["precision", "variance"]) -> Any:
@@ -50,7 +56,7 @@ def moved(problem: Any, q: Any, step: NewtonStep, share: Array, *, straight: Lit
     xp = array_api_compat.array_namespace(q.mean)
     far = xp.asarray(share, dtype=step.mean.dtype, device=array_api_compat.device(q.mean))
     mean = xp.astype(q.mean + far * step.mean, q.mean.dtype)
-    prior, change = problem.prior_precision, 2 * far * step.log_sd
+    prior, change = problem.prior.precision, 2 * far * step.log_sd
     precision = xp.astype(q.sd, change.dtype) ** -2.0
     least = xp.maximum(prior + 0 * precision, 1e-2 * precision * xp.astype(prior == 0, precision.dtype))
     factor = xp.minimum(1 - change, xp.full_like(change, MOST_NARROWED))
@@ -65,35 +71,48 @@ def _search(problem: Any, old: Any, step: NewtonStep) -> tuple[Any, int]:
     First the whole step with straight precisions, and on from there; then, where that is refused, the whole step with
     straight variances, and shorter ones.
     """
-    promised = step.decrement**2
-    share = np.ones((len(promised), 1))
+    promised, whole = step.decrement**2, np.ones((len(step.decrement), 1))
 
-    def enough(new: Any) -> Array:
+    def refused(new: Any, share: Array) -> Array:
         gain = ARMIJO * share[:, 0] * promised
-        return new.objective >= old.objective + np.where(gain > old.rounding, gain, -old.rounding)
+        return ~(new.objective >= old.objective + np.where(gain > old.rounding, gain, -old.rounding))
 
-    new, tries = problem.evaluate(moved(problem, old.q, step, share, straight="precision")), 1
-    good = enough(new)
-    if good.all():
-        return _longer(problem, old, step, share, new, tries)
-    first = new.q
-    # A fast-growing ``a`` makes steps too long by orders of magnitude; this part of one is safe in the means.
+    first = problem.evaluate(moved(problem, old.q, step, whole, straight="precision"))
+    bad = refused(first, whole)
+    if not bad.any():
+        return _longer(problem, old, step, first, 1)
+
+    def shorter(share: Array) -> Any:
+        return moved(problem, old.q, step, share, straight="variance").where(bad, first.q)
+
+    def still_refused(new: Any, share: Array) -> Array:
+        return refused(new, share) & bad
+
+    second = problem.evaluate(shorter(whole))
+    bad_again = still_refused(second, whole)
+    if not bad_again.any():
+        return _longer(problem, old, step, second, 2)
+    shares = np.where(bad_again[:, None], _safe_share(problem, step), 1.0)
+    new, tries = backtrack(
+        problem, old, shorter, refused=still_refused, limit=SHORTER, shrink=0.25, first=shares
+    )  # fmt: skip
+    return new, tries + 2
+
+
+def _safe_share(problem: Any, step: NewtonStep) -> Array:
+    """Return the part of a step that is safe in the means, (N, 1), at most a half.
+
+    A fast-growing ``a`` makes steps too long by orders of magnitude.
+    """
     shift = problem.weights.forward(step.mean)
     xp = array_api_compat.array_namespace(shift)
-    largest = np.maximum(host(xp.max(xp.abs(shift), axis=1)).astype(np.float64), 1e-300)
-    for k in range(SHORTER):
-        shorter = moved(problem, old.q, step, share, straight="variance")
-        new, tries = problem.evaluate(first.where(good, shorter)), tries + 1
-        fell = ~(enough(new) | good)
-        if not fell.any():
-            return _longer(problem, old, step, share, new, tries)
-        share[fell, 0] = np.minimum(np.log1p(largest) / largest, 0.5)[fell] if k == 0 else share[fell, 0] / 4
-    return problem.evaluate(old.q.where(fell, new.q)), tries + 1
+    largest = np.maximum(host(xp.max(xp.abs(shift), axis=1)).astype(np.float64), 1e-300)[:, None]
+    return np.minimum(np.log1p(largest) / largest, 0.5)
 
 
-def _longer(problem: Any, old: Any, step: NewtonStep, share: Array, new: Any, tries: int) -> tuple[Any, int]:
+def _longer(problem: Any, old: Any, step: NewtonStep, new: Any, tries: int) -> tuple[Any, int]:
     """Go on along a step from far away for as long as the objective rises: each time twice as far."""
-    far = step.decrement > FAR
+    far, share = step.decrement > FAR, np.ones((len(step.decrement), 1))
     if problem.family.curvature_is_bounded:
         return new, tries
     for _ in range(LONGER):
@@ -129,7 +148,7 @@ class _System:
 
     def __init__(self, problem: Any, point: Any) -> None:
         self.xp = xp = array_api_compat.array_namespace(point.gradient)
-        self.weights, self.prior, self.kappa = problem.weights, problem.prior_precision, problem.row_curvature(point)
+        self.weights, self.prior, self.kappa = problem.weights, problem.prior.precision, point.terms.kappa
         self.f, self.h = problem.curvature_slopes(point)
         sd, precision = point.q.sd + 0 * point.gradient, problem.precision(point)
         paper = problem.objective_name == "fm"

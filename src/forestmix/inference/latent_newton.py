@@ -18,11 +18,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from forestmix.arrays import Array
-from forestmix.inference import latent_curvature
-from forestmix.inference.base import Memory, Proposal
-from forestmix.problem.latent_problem import LatentPoint, LatentProblem
-from forestmix.inference.latent_steps import step_latents, sweep_latents
+from forestmix.inference.backtracking import step_sets
+from forestmix.inference.base import Accelerator, Proposal
+from forestmix.partition import Partition
+from forestmix.problem import latent_curvature
 from forestmix.problem.interfaces import Above, GaussianRows, LayeredFactors
+from forestmix.problem.latent import LatentPoint, LatentProblem
 
 #: Plain steps before the first Newton step: they choose the basin, and Newton's method the way down it.
 PLAIN = 10
@@ -36,7 +37,7 @@ EASE, DAMP = 0.1, 8.0
 LEAST_DAMPING = 1e-16
 
 
-class LatentNewton(Memory):
+class LatentNewton(Accelerator):
     """The damping of each observation, (N, 1), its last objective, and the last step, to try shorter parts of it."""
 
     def __init__(self, count: int) -> None:
@@ -65,7 +66,7 @@ class LatentNewton(Memory):
         self.steps += 1
         self.last = None
         if self.steps <= PLAIN:
-            return Proposal(step_latents(problem, point, "red-black"), 1, problem.size)
+            return Proposal(step_sets(problem, point, "red-black")[0], 1, problem.size)
         rows, q = problem.stack.interfaces[0], point.q.layers[0]
         above, seen = problem.stack.above(point.q, 0), problem.stack.seen(point.q, 0)
         slope = latent_curvature.gradient(rows, seen, q, above)
@@ -79,15 +80,16 @@ class LatentNewton(Memory):
         trapped = rows.kind.several_optima & (point.objective <= self.objective + point.rounding)
         self.objective = point.objective
         if trapped.any():
-            proposed = sweep_latents(problem, point, None).where(trapped, proposed)
+            one_by_one = Partition(np.arange(problem.size + 1), np.arange(problem.size))
+            proposed = problem.sweep(point, one_by_one, surrogate=False).where(trapped, proposed)
         return Proposal(proposed, 1 + inner, (1 + inner) * problem.size)
 
-    def retreats(self, problem: LatentProblem, point: LatentPoint) -> Iterator[LayeredFactors]:
+    def retreats(self, problem: LatentProblem, point: LatentPoint, refused: LayeredFactors) -> Iterator[LayeredFactors]:
         """Yield shorter parts of the last step, then the plain step, then none."""
         if self.last is not None:
             for k in range(1, SHORTER + 1):
                 yield self._at(problem, point, 0.25**k)
-            yield step_latents(problem, point, "red-black")
+            yield step_sets(problem, point, "red-black")[0]
         yield point.q
 
     def _at(self, problem: LatentProblem, point: LatentPoint, share: float) -> LayeredFactors:

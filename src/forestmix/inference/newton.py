@@ -15,20 +15,22 @@ Newton's: each time that a step from the metric is refused, twice as many solves
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from forestmix import vectors
-from forestmix.arrays import Array, inner
-from forestmix.inference.accelerate import dot, ratio
-from forestmix.inference.base import Memory, Proposal
-from forestmix.inference.conjugate import conjugate_gradients
+from forestmix.arrays import Array
+from forestmix.inference.backtracking import plain_retreats
+from forestmix.inference.base import Accelerator, Proposal
 from forestmix.inference.joint_newton import JointNewton
-from forestmix.problem.gaussian import Point, Problem
-from forestmix.passes import normal_image
-from forestmix.problem.given import GaussianFactors
+from forestmix.latents import GaussianFactors
+from forestmix.problem import factored
+from forestmix.problem.conjugate import conjugate_gradients, dot, quotient
+from forestmix.problem.gaussian import GaussianProblem
+from forestmix.problem.points import GaussianPoint
+from forestmix.problem.updates import part_way
 
 #: Pairs that the metric keeps, each two vectors of length m.
 PAIRS = 40
@@ -45,8 +47,12 @@ STUCK, ENOUGH_OF_VARIANCES = 0.5, 1e-4
 SETBACKS = 8
 
 
+#: How often a refused step is halved before the plain step takes its place.
+SHORTER_STEPS = 4
+
+
 class Pair(NamedTuple):
-    """A direction s and its image y, (N, m), and ``1 / s^T y``, 0 where there is no such pair, (N,)."""
+    """A direction s and its image y, (N, m), and ``1 / s^T y``, 0 where there is no such pair, (N, 1)."""
 
     direction: Array
     image: Array
@@ -55,11 +61,11 @@ class Pair(NamedTuple):
     @classmethod
     def of(cls, direction: Array, image: Array) -> Pair:
         """Return the pair; one of zeros changes nothing."""
-        product = inner(direction, image)
-        return cls(direction, image, ratio(np.ones_like(product), product))
+        product = dot(direction, image)
+        return cls(direction, image, quotient(np.ones_like(product), product))
 
 
-class NewtonSteps(Memory):
+class NewtonSteps(Accelerator):
     """The pairs of the metric for each observation, and whether the last step cut the gradient by enough.
 
     ``from_metric``: whether the last step was made without a solve; ``solves``: how many are made before the next such
@@ -94,7 +100,7 @@ class NewtonSteps(Memory):
         if self.from_metric:
             self.solves = self.pause = 2 * self.pause + 1
 
-    def propose(self, problem: Problem, point: Point) -> Proposal:
+    def propose(self, problem: GaussianProblem, point: GaussianPoint) -> Proposal:
         """Return the next step of the means, and the variances' fixed point at the current rows.
 
         Where the rows tie the two together, so that neither gets anywhere by itself, joint steps take over.
@@ -103,7 +109,7 @@ class NewtonSteps(Memory):
             self.joint = JointNewton()
         if self.joint is not None:
             return self.joint.propose(problem, point)
-        precision = problem.prior_precision + problem.exact_information(point)
+        precision = problem.prior.precision + problem.exact_information(point)
         norm = np.sqrt(dot(point.gradient, point.gradient / precision))
         self._learn(point, norm)
         self.from_metric = bool(self.pairs) and self.solves == 0 and bool(self.trusted.all())
@@ -113,18 +119,30 @@ class NewtonSteps(Memory):
             step, inner = self._solve(problem, point, precision, norm)
             self.solves = max(0, self.solves - 1)
         self.last = (point.q.mean, point.gradient, norm)
-        q = GaussianFactors(point.q.mean + step, 1 / np.sqrt(problem.precision(point)))
+        q = GaussianFactors((point.q.mean + step).astype(step.dtype), 1 / np.sqrt(problem.precision(point)))
         return Proposal(q, 1 + inner, (1 + inner) * problem.size)
 
-    def _is_tied(self, problem: Problem, point: Point) -> bool:
+    def retreats(self, problem: GaussianProblem, point: GaussianPoint, refused: GaussianFactors) -> Iterator[Any]:
+        """Yield shorter parts of a refused step, then the plain step and shorter parts of that, and no step."""
+        shorter = refused
+        if not problem.family.curvature_is_bounded:
+            # Where a grows like an exponential, a step too long by far is the rule, and halving it would take long.
+            shorter = part_way(point.q, refused, safe_share(problem, point.q, refused))
+            yield shorter
+        for _ in range(SHORTER_STEPS):
+            shorter = part_way(point.q, shorter, 0.5)
+            yield shorter
+        yield from plain_retreats(problem, point)
+
+    def _is_tied(self, problem: GaussianProblem, point: GaussianPoint) -> bool:
         """Count the steps that were refused or left the variances' error as it was; return whether they are many."""
         variances = float(np.max(problem.variance_norm(point)))
         if variances > max(STUCK * self.last_variances, ENOUGH_OF_VARIANCES):
             self.setbacks += 1
         self.last_variances = variances
-        return self.setbacks > SETBACKS and problem.joins_deviations
+        return self.setbacks > SETBACKS and problem.joint
 
-    def _learn(self, point: Point, norm: Array) -> None:
+    def _learn(self, point: GaussianPoint, norm: Array) -> None:
         """Judge the last step by the gradient that it left, and keep it as a pair."""
         if self.last is None:
             return
@@ -144,29 +162,26 @@ class NewtonSteps(Memory):
         The diagonal P alone would go too far: it knows nothing of latents that share their rows.
         """
         direction, image, _ = self.pairs[-1]
-        share = ratio(dot(direction, image), dot(image, image / precision))
+        share = quotient(dot(direction, image), dot(image, image / precision))
         return np.where((share > 0) & (share < 1), share, 1)
 
     def _metric(self, gradient: Array, precision: Array) -> Array:
         """Apply the two-loop recursion, with the diagonal as the first metric; a pair of zeros changes nothing."""
-        pairs, shares = self.pairs, []
-        rest, found = gradient.copy(), inner(pairs[-1].direction, gradient) if pairs else None
-        for k in reversed(range(len(pairs))):
-            shares.append(found * pairs[k].inverse)
-            found = vectors.advance(rest, -shares[-1], pairs[k].image, pairs[max(k - 1, 0)].direction)
-        step = rest / precision
-        found = inner(pairs[0].image, step) if pairs else None
-        for k, pair in enumerate(pairs):
-            share = shares.pop() - found * pair.inverse
-            found = vectors.advance(step, share, pair.direction, pairs[min(k + 1, len(pairs) - 1)].image)
+        rest, shares = gradient.copy(), []
+        for pair in reversed(self.pairs):
+            shares.append((dot(pair.direction, rest) * pair.inverse).astype(gradient.dtype))
+            rest -= shares[-1] * pair.image
+        step = (rest / precision).astype(gradient.dtype)
+        for pair in self.pairs:
+            step += (shares.pop() - dot(pair.image, step) * pair.inverse).astype(gradient.dtype) * pair.direction
         return step
 
-    def _solve(self, problem: Problem, point: Point, precision: Array, norm: Array) -> tuple[Array, int]:
+    def _solve(self, problem: GaussianProblem, point: GaussianPoint, precision: Array, norm: Array) -> tuple[Array, int]:
         """Solve for the Newton step by conjugate gradients, to FORCING; return it and the number of iterations."""
         new_pairs: list[tuple[Array, Array]] = []
 
         def product(direction: Array) -> tuple[Array, Array]:
-            image, curvature = normal_image(problem.weights, direction, point.site.kappa, problem.prior_precision)
+            image, curvature = problem.normal_image(direction, point.terms.kappa)
             return image, curvature[:, np.newaxis]
 
         def enough(residual: Array, squared: Array) -> Array:
@@ -184,13 +199,19 @@ class NewtonSteps(Memory):
         return step, len(new_pairs)
 
 
-def safe_share(problem: Problem, old: GaussianFactors, new: GaussianFactors) -> Array:
+def safe_share(problem: GaussianProblem, old: GaussianFactors, new: GaussianFactors) -> Array:
     """Return the part ``log(1 + d) / d`` of a step that is safe, d being the most that it moves a row, (N, 1).
 
     Where the third derivative of ``a`` is at most the second, as for Poisson and logistic rows, that part of a Newton
     step in the means cannot lower the objective (Sun and Tran-Dinh, *Generalized self-concordant functions*, Math.
     Program. 178, 2019). It is short for the sake of the worst case, so the whole step is tried first.
     """
-    shift = problem.site.layer.weights.forward(new.mean - old.mean)
+    shift = problem.weights.forward(new.mean - old.mean)
     largest = np.maximum(np.max(np.abs(shift), axis=1, keepdims=True), np.finfo(shift.dtype).tiny)
     return np.log1p(largest) / largest
+
+
+def newton(problem: GaussianProblem, point: GaussianPoint, method: str) -> Accelerator:
+    """Return joint steps where the system is cheap to factor, or has no host arrays, and else separate ones."""
+    jointly = not problem.on_host or (problem.joint and factored.cost(problem) <= factored.CHEAP)
+    return JointNewton() if jointly else NewtonSteps(len(point.objective))

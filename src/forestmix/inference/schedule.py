@@ -2,7 +2,7 @@
 
 A schedule gives one sweep at a time, as groups of latents. The groups are updated one after another, each being one
 parallel step; the members of a group are updated at once. A sweep visits every latent once. All latents at once is the
-schedule with nothing to keep track of, and is ``rules.step_all``.
+schedule with nothing to keep track of (``backtracking.step_sets``).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 
 from forestmix.arrays import Array
+from forestmix.inference.base import Memory
 from forestmix.partition import Partition
 
 
@@ -81,3 +82,10 @@ class Cursor:
             return self.groups
         starts = self.groups.starts[first : self.position + 1]
         return Partition(starts - starts[0], self.groups.members[starts[0] : starts[-1]])
+
+
+class SweepMemory(Memory):
+    """A place in a row of sweeps, the same for every observation of a batch."""
+
+    def __init__(self, cursor: Cursor) -> None:
+        self.cursor = cursor

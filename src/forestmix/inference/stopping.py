@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 
 from forestmix.arrays import Array
-from forestmix.inference.dense_newton import distance
-from forestmix.problem.gaussian import Point
-from forestmix.posterior.result import Status
+from forestmix.inference.status import Status
 
 #: A run has stalled when neither objective nor gradient has improved for this many iterations and sweeps. Conjugate
 #: gradients on ill-conditioned weights go for tens of iterations without a new least gradient, and then get there.
@@ -33,15 +31,15 @@ class Stopping:
       the gradient in the means, in posterior standard deviations, ``rms_j (gradient_j / sqrt(P_j))`` with ``P`` the
       precision of q at its optimum, and of the variances' ``rms_j (P_j sigma_j^2 - 1)``;
     - no mean can be further than ``FARTHEST`` posterior standard deviations from the optimum. The prior gives a bound
-      on that for nothing, ``Problem.distance_bound``; where it is too weak, a factor of the matrix says it exactly
-      (``dense_newton``), if that is affordable, and else the run goes on;
+      on that for nothing, ``Problem.distance``; where it is too weak, a factor of the matrix says it exactly
+      (``problem.factored``), if that is affordable, and else the run goes on;
     - the objective changed by at most ``tol max(1, |objective|)`` or by no more than rounding, or by the same bound
       cannot rise by more.
 
     The norms stay the same when columns of W are rescaled. With ``tol=0`` a run ends at ``max_iter``.
     """
 
-    def __init__(self, problem: Any, start: Point, tol: float, monotone: bool) -> None:
+    def __init__(self, problem: Any, start: Any, tol: float, monotone: bool) -> None:
         dtype = problem.model.dtype
         self.endless, self.tol = tol == 0, max(tol, LEAST_UNITS * float(np.finfo(dtype).eps))
         self.farthest = max(FARTHEST[dtype], self.tol)
@@ -58,7 +56,7 @@ class Stopping:
         for name in ("first", "best", "best_norm", "idle", "idle_iterations", "near_iterations"):
             setattr(self, name, getattr(self, name)[keep])
 
-    def check(self, problem: Any, old: Point, new: Point, norm: Array, sweeps: float) -> list[Status | None]:
+    def check(self, problem: Any, old: Any, new: Any, norm: Array, sweeps: float) -> list[Status | None]:
         """Return how each observation ended, or ``None`` where it goes on."""
         finite = np.isfinite(new.objective)
         fell = new.objective < old.objective - (old.rounding + new.rounding)
@@ -69,7 +67,7 @@ class Stopping:
         converged = self._converged(problem, old, new, norm, ending)
         stalled = idle & ending & ~converged
         if stalled.any() and self.monotone:
-            stalled &= norm <= np.maximum(SMALL, 10 * problem.gradient_rounding(new)) if not new.tracked else False
+            stalled &= norm <= np.maximum(SMALL, 10 * problem.gradient_rounding(new)) if not new.carried else False
         ends: list[Status | None] = []
         for k in range(len(norm)):
             if not finite[k]:
@@ -84,10 +82,10 @@ class Stopping:
                 ends.append(Status.STALLED if stalled[k] else None)
         return ends
 
-    def _converged(self, problem: Any, old: Point, new: Point, norm: Array, ending: Array) -> Array:
+    def _converged(self, problem: Any, old: Any, new: Any, norm: Array, ending: Array) -> Array:
         near = ending & (norm <= self.tol)
         self.near_iterations = np.where(near, self.near_iterations + 1, 0)
-        bound = np.where(near, problem.distance_bound(new), np.inf) if near.any() else np.full(len(norm), np.inf)
+        bound = np.where(near, problem.distance(new, exactly=False), np.inf) if near.any() else np.full(len(norm), np.inf)
         scale = np.maximum(1.0, np.abs(new.objective))
         change = np.abs(new.objective - old.objective)
         quiet = change <= np.maximum(self.tol * scale, new.rounding)
@@ -95,14 +93,14 @@ class Stopping:
         # What follows costs passes over W, so it is asked at the first, second, fourth, eighth ... chance.
         waited = np.maximum(self.idle_iterations, self.near_iterations)
         due = ending & ~converged & (waited > 0) & (waited & (waited - 1) == 0)
-        if new.tracked or not due.any():
+        if new.carried or not due.any():
             return converged
         due &= near | (norm <= problem.gradient_rounding(new))
         if not due.any():
             return converged
-        return converged | (due & (distance(problem, new) <= self.farthest))
+        return converged | (due & (problem.distance(new, exactly=True) <= self.farthest))
 
-    def _idle(self, new: Point, norm: Array, sweeps: float) -> Array:
+    def _idle(self, new: Any, norm: Array, sweeps: float) -> Array:
         """Return whether neither objective nor gradient has improved for long."""
         improved = (new.objective > self.best + new.rounding) | (norm < self.best_norm)
         self.best = np.fmax(self.best, new.objective)

@@ -29,9 +29,9 @@ from forestmix import memory
 from forestmix.arrays import Array, finite, numbers
 from forestmix.checks import between_zero_and_one
 from forestmix.errors import ArgumentError, ForestmixError
-from forestmix.problem.flat import Flat
 from forestmix.latents import GaussianFactors
 from forestmix.model import DEF, Layer, Observations, Prior
+from forestmix.problem.flat import Flat
 from forestmix.problem.given import as_factors, prior_sd
 from forestmix.statistics import Site
 from forestmix.weights import SparseWeights, Weights, as_weights

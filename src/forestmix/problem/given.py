@@ -12,6 +12,7 @@ from forestmix.errors import ArgumentError
 from forestmix.latents import LATENTS, ArrayFactors, BernoulliFactors, Factors, GaussianFactors
 from forestmix.model import DEF
 
+
 def as_factors(name: str, q: Any, model: DEF, n_observations: int) -> GaussianFactors:
     """Return q as factors of a batch, for a model with one layer of Gaussian latents."""
     factors = as_layers(name, q, model, n_observations)[0]

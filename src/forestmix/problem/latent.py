@@ -11,16 +11,16 @@ import numpy as np
 
 from forestmix.arrays import Array, inner
 from forestmix.errors import ArgumentError
+from forestmix.latents import Factors, GaussianFactors
+from forestmix.model import DEF, Observations
+from forestmix.partition import Partition
 from forestmix.problem import latent_curvature
 from forestmix.problem.base import Acceleration, Problem, out_of_range
 from forestmix.problem.gaussian import ROUNDING_UNITS
-from forestmix.problem.interfaces import GaussianRows, LayeredFactors, Stack
-from forestmix.latents import Factors, GaussianFactors
-from forestmix.model import DEF, Observations
 from forestmix.problem.given import as_layers
+from forestmix.problem.interfaces import GaussianRows, LayeredFactors, Stack
 from forestmix.problem.schedules import sets_of_layers
 from forestmix.problem.updates import part_way
-from forestmix.partition import Partition
 from forestmix.weights.layered import slices_of
 
 #: How many times further than its distance from the prior's centre a latent may have to go.

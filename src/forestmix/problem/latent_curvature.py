@@ -17,10 +17,10 @@ import numpy as np
 import scipy
 
 from forestmix.arrays import Array
-from forestmix.weights.gram import precision_matrix
-from forestmix.inference.conjugate import conjugate_gradients, dot
-from forestmix.problem.interfaces import Above, GaussianRows
 from forestmix.latents import Factors
+from forestmix.problem.conjugate import conjugate_gradients, dot
+from forestmix.problem.interfaces import Above, GaussianRows
+from forestmix.weights.gram import precision_matrix
 
 #: Inner iterations at most; an inner solve ends when the residual is this fraction of the slope.
 INNER, FORCING, LEAST = 50, 0.1, 1e-6

@@ -7,13 +7,13 @@ from typing import Any
 from forestmix.arrays import Array
 from forestmix.errors import ArgumentError
 from forestmix.families import Bernoulli, Binomial, Gaussian, Poisson
+from forestmix.latents import LATENTS, GaussianFactors
+from forestmix.model import DEF, Layer, Observations
 from forestmix.problem.interfaces.base import Interface
 from forestmix.problem.interfaces.count_parents import CountParents
 from forestmix.problem.interfaces.exact import ExactCounts
 from forestmix.problem.interfaces.gaussian_parents import GaussianParents
 from forestmix.problem.interfaces.gaussian_rows import GaussianRows
-from forestmix.latents import LATENTS, GaussianFactors
-from forestmix.model import DEF, Layer, Observations
 
 #: Families of rows that latents which are counts may have below them, besides Gaussian ones.
 COUNT_ROWS = (Bernoulli, Binomial, Poisson)

@@ -19,11 +19,11 @@ import numpy as np
 import scipy
 
 from forestmix.arrays import Array
-from forestmix.problem.interfaces.base import Above, Interface
-from forestmix.problem.interfaces.solver import BRIEF, RowSolver
 from forestmix.latents import Batch, BernoulliFactors, Factors
 from forestmix.latents.poisson import PoissonFactors, grown
 from forestmix.model import Layer
+from forestmix.problem.interfaces.base import Above, Interface
+from forestmix.problem.interfaces.solver import BRIEF, RowSolver
 
 
 @dataclass(frozen=True)

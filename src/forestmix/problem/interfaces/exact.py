@@ -19,11 +19,11 @@ import scipy
 from forestmix.arrays import Array
 from forestmix.errors import ArgumentError
 from forestmix.families import Poisson
-from forestmix.problem.interfaces.base import Above, Interface, with_columns
-from forestmix.problem.interfaces.count_parents import Entries
 from forestmix.latents import BernoulliFactors, Factors
 from forestmix.latents.poisson import PoissonFactors, grown
 from forestmix.model import Layer
+from forestmix.problem.interfaces.base import Above, Interface, with_columns
+from forestmix.problem.interfaces.count_parents import Entries
 
 #: Where the integrand has fallen below rounding, and the digits (in nats) that the step is chosen for.
 END, DIGITS = 12.5, 40.0

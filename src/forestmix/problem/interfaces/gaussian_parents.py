@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from forestmix.arrays import Array
-from forestmix.problem.interfaces.base import Above, Interface
 from forestmix.latents import Factors, GaussianFactors
 from forestmix.model import Layer
+from forestmix.problem.interfaces.base import Above, Interface
 
 
 class GaussianParents(Interface):

@@ -9,9 +9,9 @@ import numpy as np
 import scipy
 
 from forestmix.arrays import Array, total
-from forestmix.problem.interfaces.base import Above, Interface
 from forestmix.latents import BernoulliFactors, Factors, GaussianFactors, SpikeSlabFactors, solve_tilt
 from forestmix.model import Layer
+from forestmix.problem.interfaces.base import Above, Interface
 
 #: For objective "fm": epsilon is proportional to |w| times a standard deviation of at least this share of the largest.
 LEAST_SHARE = 1e-6

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from forestmix.arrays import Array, total
+from forestmix.latents import LATENTS, Batch, Factors, GaussianFactors, SpikeSlabFactors
+from forestmix.model import DEF, Observations
 from forestmix.problem.interfaces.base import Above
 from forestmix.problem.interfaces.choose import make_interfaces
 from forestmix.problem.interfaces.count_parents import CountParents
 from forestmix.problem.interfaces.exact import ExactCounts
 from forestmix.problem.interfaces.solver import FULL
-from forestmix.latents import LATENTS, Batch, Factors, GaussianFactors, SpikeSlabFactors
-from forestmix.model import DEF, Observations
 
 #: The largest standard deviation to start with, relative to the root of the largest number.
 WIDEST = 1e-4

@@ -1,0 +1,37 @@
+"""Which engine runs a model: the reference where loading or compiling kernels would take longer than the whole run.
+
+Measured by ``python -m benchmarks engines``: at the limit an evaluation takes about 1 ms longer than a compiled one,
+and a run has some tens of them. To load kernels takes 0.3 s, to compile them some seconds.
+"""
+
+from __future__ import annotations
+
+from forestmix.checks import one_of
+from forestmix.engines.protocol import Engine
+from forestmix.engines.reference import ReferenceEngine
+from forestmix.errors import ArgumentError
+from forestmix.model import DEF
+
+#: Entries of W, times the number of observations, up to which the reference engine runs a model.
+SMALL = 2**18
+ENGINES = ("auto", "reference", "compiled")
+
+
+def choose_engine(name: str, model: DEF, n_observations: int, *, sweeps: bool = False) -> Engine:
+    """Return the engine of a name; "auto" is the reference for small models and arrays of other libraries.
+
+    ``sweeps``: coordinate updates are asked for, which the compiled engine alone has.
+    """
+    one_of("engine", name, ENGINES)
+    on_device = model.layers[0].weights.on_device
+    if name == "compiled" and on_device:
+        raise ArgumentError(
+            "engine must be 'auto' or 'reference' for W in an array of another library; got 'compiled'."
+        )
+    entries = sum(layer.weights.shape[0] * layer.weights.shape[1] for layer in model.layers) * n_observations
+    small = entries <= SMALL and not sweeps
+    if name == "reference" or on_device or (name == "auto" and small):
+        return ReferenceEngine()
+    from forestmix.engines.compiled.engine import CompiledEngine
+
+    return CompiledEngine()

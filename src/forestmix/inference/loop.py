@@ -1,0 +1,198 @@
+"""The one loop that every algorithm runs in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from forestmix.arrays import Array, host
+from forestmix.clock import WorkClock
+from forestmix.inference.backtracking import fell
+from forestmix.inference.base import Algorithm
+from forestmix.inference.progress import NoProgress
+from forestmix.inference.status import Status, Trace
+from forestmix.inference.stopping import Stopping
+from forestmix.problem.base import Problem
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """What a callback sees after each iteration, and once before the first; arrays have (N, ...) for a batch.
+
+    ``mean`` and ``sd`` are those of all latents; the layers of a deep model are stacked, the lowest first.
+    """
+
+    iteration: int
+    step: int
+    sweeps: float
+    objective: Any
+    gradient_norm: Any
+    seconds: float
+    mean: Array
+    sd: Array
+
+
+Callback = Callable[[Iteration], object]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run came to, for each observation of its batch: the factors of each layer, and how they were found."""
+
+    factors: tuple[Any, ...]
+    objective: Array
+    status: Array
+    n_iter: Array
+    trace: Trace
+
+
+class Run:
+    """A run under way. Observations that have finished leave the batch; ``active`` says which are still in it."""
+
+    def __init__(
+        self, algorithm: Algorithm, problem: Problem, start: Any, tol: float, callback: Callback | None
+    ) -> None:
+        self.clock = WorkClock()
+        self.algorithm, self.problem, self.callback = algorithm, problem, callback
+        self.single = problem.data.single
+        self.point: Any = problem.evaluate(start)
+        problem.check_range(self.point)
+        self.memory = algorithm.start(problem, self.point)
+        self.stopping = Stopping(problem, self.point, tol, algorithm.monotone)
+        count = problem.n_observations
+        self.active = np.arange(count)
+        self.kept: Any = start.expanded(count)
+        self.best = self.point
+        self.objective = self.point.objective.copy()
+        self.norm = problem.gradient_norm(self.point)
+        self.status = np.full(count, Status.MAX_ITER, dtype=object)
+        self.n_iter = np.zeros(count, int)
+        self.iteration, self.step, self.sweeps = 0, 0, 0.0
+        self.records: list[tuple[int, int, float, Array, Array, float]] = []
+
+    def loop(self, max_iter: int, meter: NoProgress) -> None:
+        """Iterate until every observation has ended."""
+        stop = self._record(meter)
+        while len(self.active) and not stop and self.iteration < max_iter:
+            self._iterate()
+            stop = self._record(meter)
+        if stop:
+            self.status[self.active] = Status.STOPPED
+        if not len(self.active):
+            return
+        if self.point.carried:
+            self._look_at_rows()
+        self._keep(np.ones(len(self.active), bool), self.point)
+
+    def outcome(self) -> Outcome:
+        """Return what the run came to."""
+        trace = Trace(*(np.array(column) for column in zip(*self.records, strict=True)))
+        return Outcome(self.problem.split(self.kept), self.objective, self.status, self.n_iter, trace)
+
+    def _iterate(self) -> None:
+        old = self.point
+        proposal = self.algorithm.propose(self.problem, old, self.memory)
+        new = proposal.point
+        if new is None:
+            new = self.problem.evaluate(proposal.q, known=old)
+        new, tries = self._safeguard(old, new)
+        sweeps = proposal.updates / self.problem.size + tries
+        self.iteration += 1
+        self.step, self.sweeps = self.step + proposal.parallel_steps + tries, self.sweeps + sweeps
+        norm = self.problem.gradient_norm(new)
+        ends = self.stopping.check(self.problem, old, new, norm, sweeps)
+        ended = np.array([end is not None for end in ends])
+        if new.carried and ended.all():
+            # The end is declared on what the rows say, not on what was carried on from step to step.
+            new = self.problem.evaluate(new.q, known=old)
+            norm = self.problem.gradient_norm(new)
+            ends = self.stopping.check(self.problem, old, new, norm, 0.0)
+            ended = np.array([end is not None for end in ends])
+        elif new.carried and ended.any():
+            new = self._with_exact_objective(new, np.flatnonzero(ended))
+        self.objective[self.active], self.norm[self.active] = new.objective, norm
+        self.n_iter[self.active] = self.iteration
+        self.point = new
+        self._remember_best()
+        if ended.any():
+            self._finish(np.array(ends, dtype=object), old)
+
+    def _with_exact_objective(self, point: Any, which: Array) -> Any:
+        """Return the point with the objective of some observations computed anew; the others go on."""
+        exact = self.problem.take(which).evaluate(point.q.take(which))
+        objective = point.objective.copy()
+        objective[which] = exact.objective
+        return replace(point, objective=objective)
+
+    def _look_at_rows(self) -> None:
+        """Put what the rows say in the place of what was carried on from step to step, at the end of a run."""
+        self.point = self.problem.evaluate(self.point.q, known=self.point)
+        self.objective[self.active] = self.point.objective
+        self.norm[self.active] = self.problem.gradient_norm(self.point)
+        *before, _, _, seconds = self.records[-1]
+        self.records[-1] = (*before, self.objective.copy(), self.norm.copy(), seconds)  # type: ignore[assignment]
+
+    def _safeguard(self, old: Any, new: Any) -> tuple[Any, int]:
+        """Put a safer step in place of one that lowered the objective; return how many were tried, too."""
+        tries, lower = 0, fell(old, new)
+        if not lower.any():
+            return new, tries
+        self.memory.forget(lower)
+        for q in self.algorithm.retreats(self.problem, old, new.q, self.memory):
+            tries += 1
+            new = self.problem.evaluate(q.where(lower, new.q), known=old)
+            lower = fell(old, new)
+            if not lower.any():
+                break
+        return new, tries
+
+    def _remember_best(self) -> None:
+        """Keep the best point of an algorithm that may lose it; the others are at their best already."""
+        if self.algorithm.monotone:
+            return
+        better = self.point.objective >= self.best.objective
+        if better.all():
+            self.best = self.point
+        elif better.any():
+            self.best = self.problem.evaluate(self.point.q.where(better, self.best.q))
+
+    def _finish(self, ends: Array, old: Any) -> None:
+        """Store the observations that have ended, each at the point that its status calls for, and go on without."""
+        ended = np.array([end is not None for end in ends])
+        back = np.array([end in (Status.NON_FINITE, Status.DECREASED) for end in ends])
+        self.status[self.active[ended]] = ends[ended]
+        diverged = ends == Status.DIVERGED
+        for which, point in ((back, old), (diverged, self.best), (ended & ~back & ~diverged, self.point)):
+            self._keep(which, point)
+        keep = np.flatnonzero(~ended)
+        self.active = self.active[keep]
+        if not len(keep):
+            return
+        self.problem, self.point = self.problem.take(keep), self.point.take(keep)
+        self.memory = self.memory.take(keep)
+        self.best = self.point if self.algorithm.monotone else self.best.take(keep)
+        self.stopping.take(keep)
+
+    def _keep(self, which: Array, point: Any) -> None:
+        if not which.any():
+            return
+        rows = self.active[which]
+        self.kept = self.kept.with_rows(rows, point.q.take(np.flatnonzero(which)))
+        self.objective[rows] = point.objective[which]
+
+    def _record(self, meter: NoProgress) -> bool:
+        """Write the trace, move the meter, call back; return whether the callback asked to stop."""
+        seconds = self.clock.seconds()
+        record = (self.iteration, self.step, self.sweeps, self.objective.copy(), self.norm.copy(), seconds)
+        self.records.append(record)
+        meter.update(self.iteration, self.objective, self.norm, self.active)
+        if self.callback is None:
+            return False
+        self._keep(np.ones(len(self.active), bool), self.point)
+        parts = (self.objective, self.norm, host(self.kept.mean), host(self.kept.sd))
+        objective, norm, mean, sd = (part[0].copy() if self.single else part.copy() for part in parts)
+        info = Iteration(self.iteration, self.step, self.sweeps, objective, norm, seconds, mean, sd)
+        return self.callback(info) is True

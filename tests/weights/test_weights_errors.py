@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from forestmix.engines.compiled import threaded
 from forestmix.errors import ArgumentError
 from forestmix.weights import Convolution, DenseWeights, SparseWeights, as_weights, checks, windows
 
@@ -131,10 +130,8 @@ def test_bad_windows(name):
     assert_says(error, words)
 
 
-def test_entries_of_a_large_array_are_checked_on_threads(monkeypatch):
-    monkeypatch.setattr(checks, "LARGE", 1)
+def test_the_first_entry_that_is_not_finite_is_named(monkeypatch):
     monkeypatch.setattr(checks, "BLOCK_BYTES", 64)
-    monkeypatch.setattr(threaded, "threads", lambda entries: 3)
     W = np.ones((50, 4))
     as_weights(W)
     W[31, 2], W[7, 1] = NAN, INF
@@ -144,11 +141,8 @@ def test_entries_of_a_large_array_are_checked_on_threads(monkeypatch):
     as_weights(np.full((50, 4), 1e308))
 
 
-@pytest.mark.parametrize("count", [1, 2, 3])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_no_entry_of_a_large_array_is_passed_over(monkeypatch, dtype, count):
-    monkeypatch.setattr(checks, "LARGE", 1)
-    monkeypatch.setattr(threaded, "threads", lambda entries: count)
+def test_no_entry_is_passed_over(dtype):
     for size in range(1, 24):
         for wrong in range(size):
             entries = np.ones(size, dtype)

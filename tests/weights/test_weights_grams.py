@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from array_libraries import LIBRARIES, namespace
 from forestmix.errors import ArgumentError
 from forestmix.weights import DenseWeights, SparseColumnWeights, SparseWeights, as_weights, blocks
+from forestmix.weights.arrays import ArrayWeights
 from forestmix.weights.storage import DenseStorage, SparseStorage, StencilStorage
 from weights_registry import WEIGHTS
 
@@ -175,3 +177,21 @@ def test_stencils_give_both_products(name):
     digits = {"rtol": 1e-5, "atol": 1e-6} if matrix.dtype == np.float32 else {"rtol": 1e-12, "atol": 1e-13}
     np.testing.assert_allclose(back, image.ravel() @ matrix, **digits)
     np.testing.assert_allclose(there, matrix @ latents.ravel(), **digits)
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_arrays_of_other_libraries(name, dtype):
+    xp = namespace(name)
+    matrix = np.random.default_rng(0).normal(size=(7, 4)).astype(dtype)
+    weights, W = ArrayWeights(xp.asarray(matrix)), matrix.astype(np.float64)
+    kappa, scale = positive(7), positive(4)
+    assert_lower(weights.gram(kappa), W.T @ np.diag(kappa) @ W)
+    assert_lower(weights.row_gram(scale), W @ np.diag(scale) @ W.T)
+    taken = weights.take_rows([6, 0, 0])
+    assert type(taken.array) is type(weights.array)
+    np.testing.assert_array_equal(taken.toarray(), matrix[[6, 0, 0]])
+    np.testing.assert_array_equal(weights.dense_rows([2]), W[[2]])
+    np.testing.assert_array_equal(weights.like(*weights.entries()), matrix)
+    assert weights.stored == matrix.size
+    assert weights.storage() is None

@@ -124,13 +124,18 @@ def test_sparse_maps_share_the_index_arrays():
         assert np.shares_memory(mapped.matrix.indptr, weights.matrix.indptr)
 
 
-def test_sparse_weights_keep_no_copy_of_their_entries():
-    weights = SparseWeights(sparse.random_array((50, 40), density=0.1, rng=np.random.default_rng(0)))
-    before = set(vars(weights))
-    weights.project(np.ones((1, 40)), np.ones((1, 40)), absolute=True, squared=True)
-    weights.collect(np.ones((1, 50)), np.ones((1, 50)), np.ones((1, 50)))
-    assert abs(weights).nnz == weights.square().nnz == weights.nnz
-    assert set(vars(weights)) - before == {"_cuts"}, "where threads cut W, a few row numbers"
+@pytest.mark.parametrize("build", [sparse.csr_array, sparse.csc_array, lambda w: Convolution(w, (4, 5))])
+def test_maps_are_made_once(build):
+    """Every evaluation asks for them, so they are kept; each is that of its own entries."""
+    matrix = np.random.default_rng(0).normal(size=(3, 5))
+    weights = as_weights(build(matrix))
+    square, absolute = weights.square(), abs(weights)
+    again = abs(weights).square(), abs(weights.square()), weights.square(), abs(weights)
+    np.testing.assert_array_equal([w.toarray() for w in again[:3]], np.square([weights.toarray()] * 3))
+    np.testing.assert_array_equal(again[3].toarray(), np.abs(weights.toarray()))
+    for kept, asked in ((square, again[2]), (absolute, again[3])):
+        arrays = zip(kept.storage(), asked.storage(), strict=True)
+        assert all(first is second for first, second in arrays if isinstance(first, np.ndarray) and first.base is None)
 
 
 def test_abs_of_positive_entries_is_shared():

@@ -14,9 +14,6 @@ from forestmix.errors import ArgumentError
 
 BLOCK_BYTES = 2**20  # fits the second-level cache of current processors
 
-#: Entries from which on threads are used; before, to import what starts them would take longer than they save.
-LARGE = 2**24
-
 # Every array of this many float64 must be addressable by one signed machine word.
 LARGEST_COUNT = int(np.iinfo(np.intp).max) // 8
 
@@ -67,17 +64,10 @@ def check_finite_matrix(name: str, array: Array) -> None:
 def sums_to_finite(entries: Array) -> bool:
     """Return whether all entries are finite, judged by their sum: True is certain, False may be an overflow.
 
-    Adding up is several times faster than asking each entry. Large arrays are added up on threads, but not by a product
-    with ones: the threads of BLAS would go on spinning beside the first pass over W.
+    Adding up is several times faster than asking each entry, and takes no memory.
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        if entries.size < LARGE or not (entries.flags.c_contiguous or entries.flags.f_contiguous):
-            return bool(np.isfinite(np.sum(entries)))
-        from forestmix.engines.compiled import threaded
-        from forestmix.engines.compiled.totals import add_entries
-
-        total = threaded.summed(add_entries, (1, entries.size), 1, entries.ravel(order="K"), entries=1)
-        return bool(np.isfinite(total[0, 0]))
+        return bool(np.isfinite(np.sum(entries)))
 
 
 def not_finite(name: str, count: int, first: tuple[int, ...], value: object) -> ArgumentError:

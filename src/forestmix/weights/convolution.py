@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from copy import copy
-from functools import partial
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy
@@ -13,19 +12,11 @@ from numpy.typing import ArrayLike
 
 from forestmix.arrays import Array, in_precision, numbers, working_dtype
 from forestmix.errors import ArgumentError
-from forestmix.weights.base import Projection, Weights
+from forestmix.weights.base import Weights
 from forestmix.weights.checks import check_counts, not_finite, positive_integers
 from forestmix.weights.geometry import Axis, place
 from forestmix.weights.kernel_rows import KernelRows
 from forestmix.weights.storage import StencilStorage
-
-if TYPE_CHECKING:  # kernels are imported where they are used: Numba takes a second to load
-    from forestmix.engines.compiled.convolution import Taps
-
-#: With more channels and more kernels than this, matrix products are faster than sums over taps, up to 3 times: BLAS
-#: uses what it reads for all kernels. At this many the two are level; with 16 of either, sums are 1.1 times faster,
-#: with 1 channel 3 to 30 times, whatever the batch (one thread each).
-FEW = 32
 
 
 class Convolution(Weights):
@@ -36,8 +27,7 @@ class Convolution(Weights):
     convolutional network with zero padding computes. Rows are ordered (channel, row, column), columns
     (kernel, row, column).
 
-    Products are compiled sums over the entries of the kernels or, with many channels and kernels, one matrix
-    product for each row of the kernels; O(K C kh kw H W) either way.
+    Products are one matrix product for each row of the kernels, O(K C kh kw H W) in all.
 
     Args:
         kernels: (K, C, kh, kw), as the first layer of a network stores them; (K, kh, kw) is for one channel,
@@ -71,82 +61,31 @@ class Convolution(Weights):
         """Set what follows from the kernels."""
         self._nnz = _count_entries(self.kernels, self._vertical, self._horizontal)
         self._by_rows = KernelRows(self.kernels, self._vertical, self._horizontal)
-        self._taps: dict[bool, Taps] = {}  # for W and for W^T, each made when it is first used
 
     @property
     def nnz(self) -> int:
         """The number of entries that are not zero."""
         return self._nnz
 
-    @property
-    def _has_few(self) -> bool:
-        """Whether sums over taps are faster than matrix products."""
-        return min(self.kernels.shape[:2]) <= FEW
-
-    def project(
-        self, mean: Array | None, sd: Array | None = None, *, absolute: bool = False, squared: bool = False
-    ) -> Projection:
-        """Return ``W mean``, and of ``|W| sd`` and ``(W∘W) sd^2`` what is asked for."""
-        if not self._has_few:
-            return super().project(mean, sd, absolute=absolute, squared=squared)
-        variance = np.square(sd) if squared and sd is not None else None
-        return self._gather(True, mean, sd if absolute else None, variance)
-
-    def collect(self, error: Array | None, absolute: Array | None = None, squared: Array | None = None) -> Projection:
-        """Return ``W^T error``, ``|W|^T absolute`` and ``(W∘W)^T squared``, of those that are not ``None``."""
-        if not self._has_few:
-            return super().collect(error, absolute, squared)
-        return self._gather(False, error, absolute, squared)
-
-    def _gather(self, forward: bool, *parts: Array | None) -> Projection:
-        """Return the products of W (or W^T), |W| and W∘W with three batches, on threads that share no sum."""
-        from forestmix.engines.compiled import convolution, threaded
-
-        taps, shapes = self._taps_for(forward), (self.latent_shape, self.image_shape)
-        source, target = shapes if forward else shapes[::-1]
-        given = tuple(self._as_images(part, source) for part in parts)
-        results = tuple(np.empty((len(images), *target), self.dtype) for images in given)
-        items = sum(map(len, given))
-        count = threaded.threads(items * taps.offsets.size * target[1] * target[2] // convolution.CHEAP)
-        cuts = threaded.even_cuts(items * taps.bands * taps.groups, count)
-        threaded.run_all(
-            [partial(convolution.gather, first, last, taps, given, results) for first, last in pairwise(cuts)]
-        )
-        size = self.shape[0 if forward else 1]
-        pairs = zip(parts, results, strict=True)
-        return Projection(*(None if part is None else result.reshape(len(part), size) for part, result in pairs))
-
-    def _as_images(self, part: Array | None, shape: tuple[int, int, int]) -> Array:
-        """Return a batch as the kernel takes it: (N, channels, rows, columns), with N = 0 for ``None``."""
-        if part is None:
-            return np.empty((0, *shape), self.dtype)
-        # Writeable, or Numba would compile the kernel anew for arrays that are not.
-        return np.require(part, self.dtype, ["C", "A", "W"]).reshape(len(part), *shape)
-
-    def _taps_for(self, forward: bool) -> Taps:
-        """Return the kernels as taps, for W or for W^T."""
-        from forestmix.engines.compiled.convolution import make_taps
-
-        if forward not in self._taps:
-            shifts = (self._vertical.shift, self._horizontal.shift)
-            self._taps[forward] = (
-                make_taps(self._turned_kernels, self.image_shape[1:], self._turned_shifts)
-                if forward
-                else make_taps(self.kernels, self.latent_shape[1:], shifts)
-            )
-        return self._taps[forward]
-
     def _forward(self, batch: Array) -> Array:
-        return self._gather(True, batch, None, None).linear if self._has_few else self._by_rows.forward(batch)
+        return self._by_rows.forward(batch)
 
     def _adjoint(self, batch: Array) -> Array:
-        return self._gather(False, batch, None, None).linear if self._has_few else self._by_rows.adjoint(batch)
+        return self._by_rows.adjoint(batch)
 
     def __abs__(self) -> Convolution:
-        return self._with_kernels(np.abs(self.kernels))
+        return self._absolute
 
     def square(self) -> Convolution:
         """Return the weights w_ij^2."""
+        return self._square
+
+    @cached_property
+    def _absolute(self) -> Convolution:
+        return self._with_kernels(np.abs(self.kernels))
+
+    @cached_property
+    def _square(self) -> Convolution:
         return self._with_kernels(np.square(self.kernels))
 
     def support(self) -> Convolution:
@@ -159,6 +98,8 @@ class Convolution(Weights):
         They are not checked: the square of a finite entry may overflow, which an algorithm reports as its status.
         """
         chosen = copy(self)
+        for name in ("_absolute", "_square"):  # those of these kernels, not of the new ones
+            vars(chosen).pop(name, None)
         chosen.kernels = kernels
         chosen.kernels.flags.writeable = False
         chosen._derive()

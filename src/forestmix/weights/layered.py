@@ -11,7 +11,7 @@ import numpy as np
 import scipy
 
 from forestmix.arrays import Array
-from forestmix.weights.base import Projection, Weights
+from forestmix.weights.base import Weights
 
 
 class LayeredWeights(Weights):
@@ -58,39 +58,6 @@ class LayeredWeights(Weights):
                 result[:, self.column_slices[k - 1]] += batch[:, self.row_slices[k]]
         return result
 
-    def project(
-        self, mean: Array | None, sd: Array | None = None, *, absolute: bool = False, squared: bool = False
-    ) -> Projection:
-        """Return the products layer by layer, each by the kernels of its own weights."""
-        found: list[Projection] = []
-        for k, part in enumerate(self.parts):
-            own, below = self.column_slices[k], self.column_slices[k - 1]
-            here = part.project(
-                None if mean is None else mean[:, own], None if sd is None else sd[:, own],
-                absolute=absolute, squared=squared,
-            )  # fmt: skip
-            if k > 0:
-                here = Projection(
-                    None if mean is None else mean[:, below] + self.sign * here.linear,
-                    sd[:, below] + here.absolute if absolute and sd is not None else None,
-                    sd[:, below] ** 2 + here.squared if squared and sd is not None else None,
-                )
-            found.append(here)
-        return _joined(found)
-
-    def collect(self, error: Array | None, absolute: Array | None = None, squared: Array | None = None) -> Projection:
-        """Return the products layer by layer, likewise."""
-        given, found = (error, absolute, squared), []
-        for k, part in enumerate(self.parts):
-            own = [None if rows is None else rows[:, self.row_slices[k]] for rows in given]
-            here = part.collect(*own)
-            found.append(here if k == 0 else here._replace(linear=None if error is None else self.sign * here.linear))
-        for k, above in enumerate(self.row_slices[1:]):
-            for total, rows in zip(found[k], given, strict=True):
-                if total is not None and rows is not None:
-                    total += rows[:, above]
-        return _joined(found)
-
     def __abs__(self) -> LayeredWeights:
         return LayeredWeights([abs(part) for part in self.parts], 1)
 
@@ -120,12 +87,6 @@ class LayeredWeights(Weights):
         matrix = scipy.sparse.block_array(blocks, format="csr", dtype=self.dtype)
         matrix.sort_indices()
         return matrix
-
-
-def _joined(parts: Sequence[Projection]) -> Projection:
-    """Return the parts side by side, with ``None`` where there are none."""
-    columns = zip(*parts, strict=True)
-    return Projection(*(None if same[0] is None else np.concatenate(same, axis=1) for same in columns))
 
 
 def slices_of(sizes: Sequence[int]) -> tuple[slice, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -11,8 +11,7 @@ import scipy
 
 from forestmix.arrays import Array, working_dtype
 from forestmix.errors import ArgumentError
-from forestmix.small import few_entries
-from forestmix.weights.base import Projection, Weights
+from forestmix.weights.base import Weights
 from forestmix.weights.checks import check_matrix_shape, not_finite, sums_to_finite
 from forestmix.weights.storage import SparseStorage
 
@@ -22,7 +21,7 @@ class SparseWeights(Weights):
 
     Duplicate entries are summed and stored zeros dropped. The matrix given is never changed; if it is CSR,
     canonical, and of float32 or float64, its arrays are shared and not copied: whoever changes them later
-    changes the weights. abs(W) and W.square() share the index arrays of W.
+    changes the weights. abs(W) and W.square() are made once and kept; they share the index arrays of W.
 
     Attributes:
         matrix: W itself, a canonical csr_array.
@@ -46,59 +45,25 @@ class SparseWeights(Weights):
         return _product(self.matrix.T, batch)
 
     def __abs__(self) -> SparseWeights:
+        return self._absolute
+
+    def square(self) -> SparseWeights:
+        """Return the weights w_ij^2."""
+        return self._square
+
+    @cached_property
+    def _absolute(self) -> SparseWeights:
         entries = self.matrix.data
         # Windows, for one, have no negative entry: then |W| costs no memory at all.
         return self._with_entries(entries if np.all(entries > 0) else np.abs(entries))
 
-    def square(self) -> SparseWeights:
-        """Return the weights w_ij^2."""
+    @cached_property
+    def _square(self) -> SparseWeights:
         return self._with_entries(np.square(self.matrix.data))
 
     def support(self) -> SparseWeights:
         """Return the weights that are 1 where w_ij is not zero, and 0 elsewhere."""
         return self._with_entries(np.ones_like(self.matrix.data))
-
-    def project(
-        self, mean: Array | None, sd: Array | None = None, *, absolute: bool = False, squared: bool = False
-    ) -> Projection:
-        """Return the products in one pass over the entries, with no copy of them."""
-        if mean is None and not absolute and not squared:
-            return Projection(None, None, None)
-        if few_entries(self.shape):
-            return super().project(mean, sd, absolute=absolute, squared=squared)
-        from forestmix.engines.compiled import csr, threaded
-
-        (n, m), wanted = self.shape, (mean is not None, absolute, squared)
-        factors = [
-            np.empty((m, 0), self.dtype) if part is None else self._observations_last(part) for part in (mean, sd)
-        ]
-        counts = (factors[0].shape[1], factors[1].shape[1], factors[1].shape[1])
-        out = [np.zeros((n, count if want else 0), self.dtype) for want, count in zip(wanted, counts, strict=True)]
-        cuts = self.row_cuts(threaded.threads(self.nnz * max(counts)))
-        arguments: tuple[Any, ...] = (*self.csr_arrays(), *factors, *wanted, *out)
-        threaded.run_all([partial(csr.project_rows, *bounds, *arguments) for bounds in pairwise(cuts)])
-        return Projection(*(part.T.copy() if want else None for part, want in zip(out, wanted, strict=True)))
-
-    def collect(self, error: Array | None, absolute: Array | None = None, squared: Array | None = None) -> Projection:
-        """Return the products in one pass over the entries, with no copy of them."""
-        given = (error, absolute, squared)
-        if all(part is None for part in given):
-            return Projection(None, None, None)
-        if few_entries(self.shape):
-            return super().collect(error, absolute, squared)
-        from forestmix.engines.compiled import csr, threaded
-
-        n, m = self.shape
-        factors = [np.empty((n, 0), self.dtype) if part is None else self._observations_last(part) for part in given]
-        out = [np.zeros((m, part.shape[1]), self.dtype) for part in factors]
-        most = max(part.shape[1] for part in factors)
-        count = max(1, min(most, threaded.threads(self.nnz * most)))
-        cuts = np.stack([threaded.even_cuts(part.shape[1], count) for part in factors])
-        arguments = (*self.csr_arrays(), *factors, *out)
-        ranges = [np.ascontiguousarray(cuts[:, t : t + 2]) for t in range(count)]
-        threaded.run_all([partial(csr.collect_observations, bounds, *arguments) for bounds in ranges])
-        pairs = zip(given, out, strict=True)
-        return Projection(*(None if part is None else total.T.copy() for part, total in pairs))
 
     def storage(self) -> SparseStorage:
         """Return the three arrays of W as CSR."""
@@ -140,10 +105,6 @@ class SparseWeights(Weights):
             self._reaches[count] = np.array(ranges, np.int64)
         return self._reaches[count]
 
-    def _observations_last(self, batch: Array) -> Array:
-        """Return a batch with one observation in each column."""
-        return np.ascontiguousarray(np.asarray(batch, self.dtype).T)
-
     def _with_entries(self, entries: Array) -> SparseWeights:
         """Return the weights that have ``entries`` where W has its own.
 
@@ -157,15 +118,15 @@ class SparseWeights(Weights):
         return weights
 
     def _columns(self, indices: Array | None) -> scipy.sparse.csc_array:
-        return self._by_column if indices is None else _settled(self._by_column[:, indices])
+        return self._by_column if indices is None else _marked_canonical(self._by_column[:, indices])
 
     def _rows(self, indices: Array | None) -> scipy.sparse.csr_array:
-        return self.matrix if indices is None else _settled(self.matrix[indices])
+        return self.matrix if indices is None else _marked_canonical(self.matrix[indices])
 
     @cached_property
     def _by_column(self) -> scipy.sparse.csc_array:
         # Kept, for coordinate methods ask for one column after another.
-        return _settled(self.matrix.tocsc())
+        return _marked_canonical(self.matrix.tocsc())
 
 
 def _product(matrix: Any, batch: Array) -> Array:
@@ -204,7 +165,7 @@ def _check_finite(matrix: scipy.sparse.csr_array) -> None:
         raise not_finite("W", len(wrong), (row, int(matrix.indices[first])), matrix.data[first])
 
 
-def _settled(matrix: Any) -> Any:
+def _marked_canonical(matrix: Any) -> Any:
     """Return ``matrix``, which is sorted and has no duplicates by the way it was made, marked as such."""
     matrix.has_canonical_format = True
     return matrix

@@ -17,8 +17,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import forestmix as fmx
-from forest_models import planted
 from forestmix.plots.forest import plot_parent_map
+from support.forest_models import planted
 
 
 @parametrize_with_checks([fmx.ForestMixtureModel(n_init=2, n_moves=1, max_iter=20)])

@@ -13,10 +13,10 @@ COMMANDS = [
 MAIN = "from forestmix.cli import main; main()"
 #: The same with experiments that find nothing at once.
 EMPTY = f"""
-from forestmix import experiments, report
+from forestmix import paper, report
 from forestmix.paper.run import Outcome
-experiments.run_experiments = lambda settings, meter: Outcome(settings, (), (), (), {{}})
-experiments.write_outcome = report.write_report = lambda folder, outcome: folder
+paper.run_experiments = lambda settings, meter: Outcome(settings, (), (), (), {{}})
+paper.write_outcome = report.write_report = lambda folder, outcome: folder
 {MAIN}
 """
 

@@ -1,10 +1,8 @@
 """The experiments through the command line, at reduced size: output, report, exit codes."""
 
-import base64
 import csv
 import json
 import re
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
@@ -36,40 +34,6 @@ def read(path):
         return list(csv.DictReader(file))
 
 
-class Tables(HTMLParser):
-    """Collects the cells of every table by its id, and every address that the page refers to."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.tables, self.addresses, self.text, self.rows, self.cell = {}, [], "", [], None
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        attributes = dict(attrs)
-        self.addresses += [value for name, value in attrs if name in ("src", "href")]
-        if tag == "table":
-            self.rows = self.tables[attributes["id"]] = []
-        if tag == "tr":
-            self.rows.append([])
-        if tag in ("td", "th"):
-            self.cell = ""
-
-    def handle_endtag(self, tag):
-        if tag in ("td", "th"):
-            self.rows[-1].append(self.cell)
-            self.cell = None
-
-    def handle_data(self, data):
-        self.text += data
-        if self.cell is not None:
-            self.cell += data
-
-
-@pytest.fixture(scope="module")
-def page(output):
-    return Tables((output[0] / "report.html").read_text("utf-8"))
-
-
 def test_the_folder_has_every_file_and_nothing_half_written(output):
     pictures = {f"{name}.{kind}" for name in ("figure2", "beyond") for kind in ("png", "svg")}
     others = {"timings.csv", "settings.json", "claims.json", "report.html"}
@@ -98,65 +62,6 @@ def test_the_summary_is_that_of_the_curves(output):
             values = [float(entry[column]) for entry in last]
             for name, function in (("median", np.median), ("min", np.min), ("max", np.max)):
                 assert float(row[f"{column}_{name}"]) == function(values)
-
-
-def test_the_report_shows_the_numbers_of_the_tables(output, page):
-    folder, _ = output
-    shown = page.tables["summary"][1:]
-    stored = read(folder / "summary.csv")
-    assert len(shown) == len(stored) == 12
-    for cells, row in zip(shown, stored, strict=True):
-        assert cells[:3] == [row["panel"], row["curve"], row["runs"]]
-        expected = [float(row[f"{c}_{p}"]) for c in ("loss", "gap") for p in ("median", "min", "max")]
-        assert [float(cell) for cell in cells[3:]] == pytest.approx(expected, rel=1e-3)
-
-
-def test_the_report_has_a_line_for_each_claim_with_its_numbers(output, page):
-    folder, _ = output
-    stored = json.loads((folder / "claims.json").read_text())
-    assert len(stored) == 5
-    for claim in stored:
-        assert claim["held"]
-        assert claim["sentence"] in page.text
-        assert f"true of {claim['images_held']} of 2 images" in page.text
-        for label, value in claim["numbers"].items():
-            assert f"{label}: {value:.3g}" in page.text
-    assert page.text.count("Held.") == 5
-    last = {}
-    for row in read(folder / "fig2c.csv"):
-        if row["iteration"] == "12":
-            last.setdefault(row["curve"], []).append(float(row["gap"]))
-    cyclic = next(claim for claim in stored if claim["name"] == "fig2c, cyclic order")
-    assert cyclic["numbers"] == {label: np.median(last[label]) for label in ("FM", "blocks, cyclic", "CAVI, cyclic")}
-
-
-def test_the_costs_in_the_report_are_those_of_the_timings(output, page):
-    shown = {row[0]: row[1:] for row in page.tables["costs-regions"][1:]}
-    rows = [row for row in read(output[0] / "beyond.csv") if row["problem"] == "regions"]
-    gaps = {}
-    for row in rows:
-        if row["curve"] == "FM + conjugate gradients":
-            gaps.setdefault(int(float(row["step"])), []).append(float(row["gap"]))
-    first = min(step for step, values in gaps.items() if np.median(values) <= 0.1)
-    assert shown["FM + conjugate gradients"][0] == str(first)
-    assert shown["FM (paper)"][0] == "> 60"  # 5 sweeps for each of 12 iterations
-
-
-def test_the_report_stands_alone(output, page):
-    assert len(page.addresses) == 2
-    for address, name in zip(page.addresses, ("figure2.svg", "beyond.svg"), strict=True):
-        prefix = "data:image/svg+xml;base64,"
-        assert address.startswith(prefix)
-        assert base64.b64decode(address.removeprefix(prefix)) == (output[0] / name).read_bytes()
-
-
-def test_the_report_says_how_to_run_the_same_again(page):
-    settings = dict(page.tables["settings"][1:])
-    assert settings["seeds"] == "5, 6"
-    assert settings["forestmix"] == fmx.__version__
-    assert {"python", "numpy", "scipy", "numba", "platform"} <= set(settings)
-    command = "forestmix reproduce fig2a fig2b fig2c --seed 5 --repeats 2 --images 1 --iterations 12"
-    assert command in page.text
 
 
 def test_settings_are_stored(output):

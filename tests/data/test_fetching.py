@@ -237,7 +237,7 @@ def test_download_into_a_cache_that_refuses(served, cache):
 
 def test_download_over_http_moves_the_bar(tiny_mnist, cache, tmp_path, monkeypatch):
     """The whole way, from a server on this machine: pooch's own downloader, and the command line's bar."""
-    from forestmix.cli.terminal import DownloadBar
+    from forestmix.cli.terminal import DownloadBar, download_bar
 
     folder = tmp_path / "served"
     folder.mkdir()
@@ -258,7 +258,7 @@ def test_download_over_http_moves_the_bar(tiny_mnist, cache, tmp_path, monkeypat
             for file in registry.MNIST.files
         )
         monkeypatch.setitem(registry.DATASETS, "mnist", replace(registry.DATASETS["mnist"], files=remote))
-        with DownloadBar() as bar:
+        with download_bar() as bar:
             fetch("mnist", bar=bar)
         server.shutdown()
     assert moved == [(folder / file.name).stat().st_size for file in remote]

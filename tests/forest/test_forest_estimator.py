@@ -4,8 +4,6 @@ import pickle
 import subprocess
 import sys
 
-import matplotlib
-import matplotlib.pyplot
 import numpy as np
 import pandas
 import pytest
@@ -17,8 +15,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import forestmix as fmx
-from forest_models import planted
 from forestmix.plots.forest import plot_parent_map
+from support.forest_models import planted
 
 
 @parametrize_with_checks([fmx.ForestMixtureModel(n_init=2, n_moves=1, max_iter=20)])
@@ -144,21 +142,6 @@ def test_the_error_for_a_model_that_is_not_fitted_is_that_of_scikit_learn_too():
     with pytest.raises(NotFittedError, match="not fitted yet") as caught:
         fmx.ForestMixtureModel().transform(X)
     assert isinstance(caught.value, fmx.ArgumentError)
-
-
-def test_pictures_are_drawn(model):
-    matplotlib.use("Agg")
-    axes = model.plot([f"v{i}" for i in range(20)])
-    assert {text.get_text() for text in axes.texts} >= {"v0", "v19"}
-    wide = fmx.ForestMixtureModel.from_parameters(np.ones((300, 4)), parent_prior=np.eye(4)[np.arange(300) % 4])
-    assert [text.get_text() for text in wide.plot().texts] == [f"tree {j}: 75" for j in range(4)]
-    window = fmx.DEF(fmx.Layer(fmx.Gaussian(0.5), fmx.windows((6, 6), 3)))
-    forest = fmx.ForestMixtureModel.from_bound(window, (np.zeros(64), np.ones(64)))
-    left, right = plot_parent_map(forest, (6, 6))
-    number = right.images[0].get_array()
-    np.testing.assert_allclose(number, 9)  # each pixel is in nine windows, all alike
-    assert left.images[0].get_array().shape == (6, 6, 3)
-    matplotlib.pyplot.close("all")
 
 
 X = np.zeros((4, 3))

@@ -7,7 +7,7 @@ import scipy
 from scipy import special, stats
 
 import forestmix as fmx
-from forest_models import log_density, planted, small
+from support.forest_models import log_density, planted, small
 
 FAMILIES = ["gaussian", "bernoulli", "poisson"]
 

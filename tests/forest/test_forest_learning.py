@@ -5,11 +5,11 @@ import pytest
 from sklearn.metrics import adjusted_rand_score
 
 import forestmix as fmx
-from forest_models import planted
 from forestmix.forest.engines import GaussianShared, GeneralShared, Options, ParentsPerObservation
 from forestmix.forest.learning import empty_forest
 from forestmix.latents import GaussianFactors
 from forestmix.model import Observations
+from support.forest_models import planted
 
 FAMILIES = {"gaussian": 1.0, "bernoulli": 2.0, "poisson": 0.7}
 

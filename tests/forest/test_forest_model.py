@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 import forestmix as fmx
-from forest_models import log_evidence, log_given_parents, small
+from support.forest_models import log_evidence, log_given_parents, small
 
 FAMILIES = ("gaussian", "bernoulli", "poisson")
 

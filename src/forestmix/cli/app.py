@@ -98,13 +98,13 @@ def reproduce(
 
 def _run(settings: Settings, out: Path) -> None:
     """Run, write, show; exit with 1 if a claim failed."""
-    from forestmix.cli.terminal import BarMeter, show_outcome
+    from forestmix.cli.terminal import experiment_bars, show_outcome
     from forestmix.paper import run_experiments, write_outcome
     from forestmix.paper.output import prepare_folder
     from forestmix.report import write_report
 
     prepare_folder(out)  # before the work, which would be lost
-    with BarMeter() as meter:
+    with experiment_bars() as meter:
         outcome = run_experiments(settings, meter)
     write_outcome(out, outcome)
     report = write_report(out, outcome)

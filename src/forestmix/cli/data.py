@@ -41,10 +41,10 @@ def fetch_command(
 
     Example: [bold]forestmix data fetch mnist[/bold]
     """
-    from forestmix.cli.terminal import DownloadBar
+    from forestmix.cli.terminal import download_bar
     from forestmix.data import fetch
 
-    with DownloadBar() as bar:
+    with download_bar() as bar:
         path = fetch(name, source, progress=typer.echo, bar=bar)
     typer.echo(f"{name}: {path}")
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from rich import box
 from rich.console import Console
@@ -13,7 +12,6 @@ from rich.progress import (
     BarColumn,
     DownloadColumn,
     Progress,
-    ProgressColumn,
     TaskID,
     TaskProgressColumn,
     TextColumn,
@@ -25,55 +23,44 @@ from rich.table import Table
 
 from forestmix.data import DatasetStatus
 from forestmix.paper import Meter, Outcome
-from forestmix.paper.findings import COSTS, GAPS, cost_to_reach
+from forestmix.paper.costs import COSTS, GAPS, cost_to_reach
 from forestmix.paper.output import summary
 
 
-class _Shown:
-    """A rich progress display that is on the screen, on standard error, for the time of a ``with`` block."""
+class BarMeter(Meter):
+    """A bar for each experiment, on standard error."""
 
-    def __init__(self, *columns: ProgressColumn, transient: bool = False) -> None:
-        self.progress = Progress(*columns, console=Console(stderr=True), transient=transient)
-        self.task: TaskID | None = None
-
-    def __enter__(self) -> Self:
-        self.progress.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.progress.stop()
-
-
-class BarMeter(_Shown, Meter):
-    """A bar for each experiment."""
-
-    def __init__(self) -> None:
-        super().__init__(TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-        self.total = 0.0
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+        self.task, self.total = TaskID(0), 0
 
     def begin(self, title: str, total: int) -> None:
         """Start a bar."""
-        self.total = total
-        self.task = self.progress.add_task(title, total=total)
+        self.task, self.total = self.progress.add_task(title, total=total), total
 
     def advance(self, amount: float = 1) -> None:
         """Move the bar on."""
-        if self.task is not None:
-            self.progress.advance(self.task, amount)
+        self.progress.advance(self.task, amount)
 
     def end(self) -> None:
         """Fill the bar."""
-        if self.task is not None:
-            self.progress.update(self.task, completed=self.total)
+        self.progress.update(self.task, completed=self.total)
 
 
-class DownloadBar(_Shown):
+@contextmanager
+def experiment_bars() -> Iterator[BarMeter]:
+    """Show a bar for each experiment within a ``with`` block."""
+    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        yield BarMeter(progress)
+
+
+class DownloadBar:
     """A bar for the bytes of each file that pooch downloads; pooch sets ``total`` and calls the methods."""
 
-    def __init__(self) -> None:
-        super().__init__(BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn(), transient=True)
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+        self.task: TaskID | None = None
         self.total = 0
 
     def update(self, amount: int) -> None:
@@ -92,6 +79,14 @@ class DownloadBar(_Shown):
         if self.task is not None:
             self.progress.remove_task(self.task)
         self.task = None
+
+
+@contextmanager
+def download_bar() -> Iterator[DownloadBar]:
+    """Show the progress of downloads within a ``with`` block."""
+    columns = BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        yield DownloadBar(progress)
 
 
 def show_outcome(outcome: Outcome, report: Path) -> None:
@@ -144,7 +139,7 @@ def _race_tables(outcome: Outcome) -> Iterable[Table]:
         title = f"Beyond the paper, {race.title}: cost of a median gap of {GAPS[0]:.0%}"
         table = _table(title, "algorithm", *COSTS.values())
         for curve in race.curves:
-            cost = cost_to_reach(race, curve, GAPS[0])
+            cost = cost_to_reach(curve, GAPS[0])
             table.add_row(curve.label, *(cost.short(name) for name in COSTS))
         yield table
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 import forestmix as fmx
-from forestmix.paper.curves import Curve, run_race
+from forestmix.paper.curves import Panel, run_race
 from forestmix.paper.draws import draw_digits
 from forestmix.paper.figure2 import paper_algorithm
-from forestmix.paper.meter import Meter
 from forestmix.paper.problems import RidgeProblem, region_problem, window_problem
-from forestmix.paper.settings import Settings
+from forestmix.paper.settings import Meter, Settings
 
 #: A run ends when every image is within this relative gap, or after so many sweeps for each iteration of Figure 2.
 TARGET = 1e-3
@@ -30,21 +27,7 @@ CAVI = "cyclic CAVI"
 SHUFFLED = "random-order CAVI"
 
 
-@dataclass(frozen=True, eq=False)
-class Race:
-    """One problem, with a curve for each algorithm, of the images of one seed."""
-
-    name: str
-    title: str
-    n_latent: int
-    curves: tuple[Curve, ...]
-
-    def curve(self, label: str) -> Curve | None:
-        """Return the curve of an algorithm, or None where it does not apply."""
-        return next((curve for curve in self.curves if curve.label == label), None)
-
-
-def run_races(settings: Settings, meter: Meter | None = None) -> tuple[Race, ...]:
+def run_races(settings: Settings, meter: Meter | None = None) -> tuple[Panel, ...]:
     """Run every algorithm on the region problem and on the windows of side 7, with the images of the first seed."""
     meter = meter or Meter()
     draw = draw_digits(settings.seed, settings.images, settings.full)
@@ -54,16 +37,10 @@ def run_races(settings: Settings, meter: Meter | None = None) -> tuple[Race, ...
     meter.begin("Beyond the paper", limit * sum(map(len, contenders.values())))
     races = []
     for name, problem in problems.items():
-        curves = [_race(problem, label, contenders[name][label], limit, meter) for label in contenders[name]]
-        races.append(Race(name, problem.title, problem.n_latent, tuple(curves)))
+        curves = [run_race(problem, label, run, limit, TARGET, meter) for label, run in contenders[name].items()]
+        races.append(Panel(name, f"{problem.title}, {problem.n_latent:,} latents", tuple(curves)))
     meter.end()
     return tuple(races)
-
-
-def _race(problem: RidgeProblem, label: str, algorithm: object, limit: int, meter: Meter) -> Curve:
-    curve = run_race(problem, label, algorithm, limit, TARGET, meter)
-    meter.advance(limit - float(curve.sweeps[-1]))
-    return curve
 
 
 def _algorithms(problem: RidgeProblem) -> dict[str, object]:

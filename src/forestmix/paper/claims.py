@@ -8,9 +8,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from forestmix.paper.curves import labels, pooled
+from forestmix.paper.curves import Panel, labels, pooled
 from forestmix.paper.draws import Floats
-from forestmix.paper.figure2 import ORDERS, SIDES, WIDTHS, Panel
+from forestmix.paper.figure2 import ORDERS, SIDES, WIDTHS
 
 #: A gap that is rounding in the objective, so that the optimum has been reached.
 AT_OPTIMUM = 1e-12

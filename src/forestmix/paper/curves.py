@@ -11,8 +11,8 @@ import numpy as np
 
 import forestmix as fmx
 from forestmix.paper.draws import Floats
-from forestmix.paper.meter import Meter
 from forestmix.paper.problems import RidgeProblem
+from forestmix.paper.settings import Meter
 
 #: So tight that nothing stops before its last iteration, unless it cannot move any more.
 TOLERANCE = 1e-15
@@ -37,6 +37,15 @@ class Curve:
     loss: Floats
     gap: Floats
     optimum: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """One experiment: a curve for each label and seed, each with all images of the seed."""
+
+    name: str
+    title: str
+    curves: tuple[Curve, ...]
 
 
 class Recorder:
@@ -80,14 +89,13 @@ def run_steps(problem: RidgeProblem, label: str, algorithm: Any, steps: int, met
     return recorder.curve(label)
 
 
-def run_race(
-    problem: RidgeProblem, label: str, algorithm: Any, sweeps: int, target: float, meter: Meter
-) -> Curve:  # fmt: skip
+def run_race(problem: RidgeProblem, label: str, algorithm: Any, sweeps: int, target: float, meter: Meter) -> Curve:
     """Run an algorithm whose iteration is one sweep, to a target gap or for so many sweeps, with honest times."""
     # Once before the clock starts, so that compiling the kernels is not counted.
     fmx.infer(problem.model, problem.draw.x, algorithm, tol=TOLERANCE, max_iter=1)
     recorder = Recorder(problem, meter, target)
     fmx.infer(problem.model, problem.draw.x, algorithm, tol=TOLERANCE, max_iter=sweeps, callback=recorder)
+    meter.advance(sweeps - recorder.rows[-1][1])
     return recorder.curve(label)
 
 

@@ -6,27 +6,16 @@ In all three, an iteration is one parallel step, and the curve is the ridge obje
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import forestmix as fmx
-from forestmix.paper.curves import Curve, run_steps
+from forestmix.paper.curves import Curve, Panel, run_steps
 from forestmix.paper.draws import Draw, draw_all, draw_digits, draw_photographs
-from forestmix.paper.meter import Meter
 from forestmix.paper.problems import kernel_problem, region_problem, window_problem
-from forestmix.paper.settings import Settings
+from forestmix.paper.settings import Meter, Settings
 
 SIDES = (1, 3, 7, 15)
 WIDTHS = (3, 5, 7)
 ORDERS = ("cyclic", "random")
-
-
-@dataclass(frozen=True, eq=False)
-class Panel:
-    """One panel: a curve for each label and seed, each with all images of the seed."""
-
-    name: str
-    title: str
-    curves: tuple[Curve, ...]
 
 
 def paper_algorithm() -> fmx.ForestMixture:
@@ -46,13 +35,11 @@ def run_panel(name: str, settings: Settings, meter: Meter | None = None) -> Pane
 
 
 def _windows(draw: Draw, steps: int, meter: Meter) -> list[Curve]:
-    problems = {f"s = {side}": window_problem(draw, side) for side in SIDES}
-    return [run_steps(problems[label], label, paper_algorithm(), steps, meter) for label in problems]
+    return [run_steps(window_problem(draw, side), f"s = {side}", paper_algorithm(), steps, meter) for side in SIDES]
 
 
 def _kernels(draw: Draw, steps: int, meter: Meter) -> list[Curve]:
-    problems = {f"k = {width}": kernel_problem(draw, width) for width in WIDTHS}
-    return [run_steps(problems[label], label, paper_algorithm(), steps, meter) for label in problems]
+    return [run_steps(kernel_problem(draw, k), f"k = {k}", paper_algorithm(), steps, meter) for k in WIDTHS]
 
 
 def _regions(draw: Draw, steps: int, meter: Meter) -> list[Curve]:

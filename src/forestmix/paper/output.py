@@ -17,11 +17,8 @@ from typing import Any
 import numpy as np
 
 import forestmix as fmx
-from forestmix.paper.beyond import Race
-from forestmix.paper.claims import Claim
-from forestmix.paper.curves import labels, pooled, thinned
-from forestmix.paper.figure2 import Panel
-from forestmix.paper.settings import Settings
+from forestmix.paper.curves import Panel, labels, pooled, thinned
+from forestmix.paper.run import Outcome
 
 _LIBRARIES = ("forestmix", "numpy", "scipy", "numba")
 
@@ -49,49 +46,21 @@ def write_bytes(path: Path, content: bytes) -> None:
         partial.unlink(missing_ok=True)
 
 
-def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Write a CSV file; numbers in full, so that they read back as the same floats."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows([_plain(value) for value in row] for row in rows)
-    write_bytes(path, stream.getvalue().encode())
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Write a JSON file that people can read."""
-    write_bytes(path, (json.dumps(content, indent=2) + "\n").encode())
-
-
-def write_panel(folder: Path, panel: Panel) -> None:
-    """Write every curve of a panel."""
-    header = ("curve", "seed", "image", "iteration", "loss", "gap")
-    rows = (
-        (curve.label, curve.seed, image, iteration, curve.loss[iteration, place], curve.gap[iteration, place])
-        for curve in panel.curves
-        for place, image in enumerate(curve.images)
-        for iteration in range(len(curve.loss))
-    )
-    write_table(folder / f"{panel.name}.csv", header, rows)
-
-
-def write_races(folder: Path, races: Sequence[Race]) -> None:
-    """Write the curves beyond the paper; seconds, which are never the same twice, in a file of their own."""
-    thin = [(race.name, thinned(curve)) for race in races for curve in race.curves]
-    header = ("problem", "curve", "seed", "image", "step", "sweeps", "loss", "gap")
-    rows = (
-        (problem, curve.label, curve.seed, image, step, sweeps, curve.loss[row, place], curve.gap[row, place])
-        for problem, curve in thin
-        for place, image in enumerate(curve.images)
-        for row, (step, sweeps) in enumerate(zip(curve.step, curve.sweeps, strict=True))
-    )
-    write_table(folder / "beyond.csv", header, rows)
-    times = (
-        (problem, curve.label, step, sweeps, seconds)
-        for problem, curve in thin
-        for step, sweeps, seconds in zip(curve.step, curve.sweeps, curve.seconds, strict=True)
-    )
-    write_table(folder / "timings.csv", ("problem", "curve", "step", "sweeps", "seconds"), times)
+def write_outcome(folder: Path, outcome: Outcome) -> None:
+    """Write tables, settings, claims and pictures into a folder."""
+    prepare_folder(folder)
+    for panel in outcome.panels:
+        _write_panel(folder, panel)
+    if outcome.races:
+        _write_races(folder, outcome.races)
+    rows = list(summary(outcome.panels))
+    _write_table(folder / "summary.csv", list(rows[0]), ([*row.values()] for row in rows))
+    settings = asdict(outcome.settings) | {"seeds": list(outcome.settings.seeds), "versions": environment()}
+    for name, content in (("claims", [asdict(claim) for claim in outcome.claims]), ("settings", settings)):
+        write_bytes(folder / f"{name}.json", (json.dumps(content, indent=2) + "\n").encode())
+    for name, picture in outcome.pictures.items():
+        if not name.endswith("-narrow.svg"):  # which only the report needs
+            write_bytes(folder / name, picture)
 
 
 def summary(panels: Iterable[Panel]) -> Iterator[dict[str, Any]]:
@@ -107,28 +76,47 @@ def summary(panels: Iterable[Panel]) -> Iterator[dict[str, Any]]:
             yield row
 
 
-def write_summary(folder: Path, panels: Iterable[Panel]) -> None:
-    """Write the summary of every curve."""
-    rows = list(summary(panels))
-    write_table(folder / "summary.csv", list(rows[0]), ([*row.values()] for row in rows))
-
-
-def write_claims(folder: Path, claims: Iterable[Claim]) -> None:
-    """Write each claim with its numbers."""
-    write_json(folder / "claims.json", [asdict(claim) for claim in claims])
-
-
 def environment() -> dict[str, str]:
     """Return the versions that a run depends on."""
     versions = {"python": platform.python_version()} | {name: version(name) for name in _LIBRARIES}
     return versions | {"platform": platform.platform(), "processor": platform.machine()}
 
 
-def write_settings(folder: Path, settings: Settings) -> None:
-    """Write all that is needed to run the same again."""
-    content = asdict(settings) | {"seeds": list(settings.seeds), "versions": environment()}
-    write_json(folder / "settings.json", content)
+def _write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Write a CSV file; numbers in full, so that they read back as the same floats."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows([value.item() if isinstance(value, np.generic) else value for value in row] for row in rows)
+    write_bytes(path, stream.getvalue().encode())
 
 
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
+def _write_panel(folder: Path, panel: Panel) -> None:
+    """Write every curve of a panel."""
+    header = ("curve", "seed", "image", "iteration", "loss", "gap")
+    rows = (
+        (curve.label, curve.seed, image, iteration, curve.loss[iteration, place], curve.gap[iteration, place])
+        for curve in panel.curves
+        for place, image in enumerate(curve.images)
+        for iteration in range(len(curve.loss))
+    )
+    _write_table(folder / f"{panel.name}.csv", header, rows)
+
+
+def _write_races(folder: Path, races: Sequence[Panel]) -> None:
+    """Write the curves beyond the paper; seconds, which are never the same twice, in a file of their own."""
+    thin = [(race.name, thinned(curve)) for race in races for curve in race.curves]
+    header = ("problem", "curve", "seed", "image", "step", "sweeps", "loss", "gap")
+    rows = (
+        (problem, curve.label, curve.seed, image, step, sweeps, curve.loss[row, place], curve.gap[row, place])
+        for problem, curve in thin
+        for place, image in enumerate(curve.images)
+        for row, (step, sweeps) in enumerate(zip(curve.step, curve.sweeps, strict=True))
+    )
+    _write_table(folder / "beyond.csv", header, rows)
+    times = (
+        (problem, curve.label, step, sweeps, seconds)
+        for problem, curve in thin
+        for step, sweeps, seconds in zip(curve.step, curve.sweeps, curve.seconds, strict=True)
+    )
+    _write_table(folder / "timings.csv", ("problem", "curve", "step", "sweeps", "seconds"), times)

@@ -1,18 +1,16 @@
-"""Run the experiments and write all of their output but the report."""
+"""Run the experiments that are asked for."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
-from forestmix.paper import output
-from forestmix.paper.beyond import Race, run_races
+from forestmix.paper.beyond import run_races
 from forestmix.paper.claims import Claim, check_claims
-from forestmix.paper.figure2 import Panel, run_panel
-from forestmix.paper.meter import Meter
+from forestmix.paper.curves import Panel
+from forestmix.paper.figure2 import run_panel
 from forestmix.paper.pictures import draw_figure2, draw_races
-from forestmix.paper.settings import Settings
+from forestmix.paper.settings import Meter, Settings
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +19,7 @@ class Outcome:
 
     settings: Settings
     panels: tuple[Panel, ...]
-    races: tuple[Race, ...]
+    races: tuple[Panel, ...]
     claims: tuple[Claim, ...]
     pictures: Mapping[str, bytes]
 
@@ -32,24 +30,8 @@ class Outcome:
 
 
 def run_experiments(settings: Settings, meter: Meter | None = None) -> Outcome:
-    """Run the experiments that ``settings`` asks for."""
+    """Run the experiments and draw them."""
     panels = tuple(run_panel(name, settings, meter) for name in settings.figures)
     races = run_races(settings, meter) if settings.beyond else ()
-    pictures = {f"figure2.{kind}": content for kind, content in draw_figure2(panels).items()}
-    if races:
-        pictures |= {f"beyond.{kind}": content for kind, content in draw_races(races).items()}
+    pictures = draw_figure2(panels) | (draw_races(races) if races else {})
     return Outcome(settings, panels, races, tuple(check_claims(panels)), pictures)
-
-
-def write_outcome(folder: Path, outcome: Outcome) -> None:
-    """Write tables, settings, claims and pictures into a folder."""
-    output.prepare_folder(folder)
-    for panel in outcome.panels:
-        output.write_panel(folder, panel)
-    if outcome.races:
-        output.write_races(folder, outcome.races)
-    output.write_summary(folder, outcome.panels)
-    output.write_claims(folder, outcome.claims)
-    output.write_settings(folder, outcome.settings)
-    for name, content in outcome.pictures.items():
-        output.write_bytes(folder / name, content)

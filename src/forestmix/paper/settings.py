@@ -1,11 +1,11 @@
-"""What a run of the experiments is asked to do."""
+"""What a run of the experiments is asked to do, and how it tells of its progress."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import forestmix as fmx
-from forestmix.errors import unknown_name
+from forestmix.checks import one_of, whole_number
 
 #: The three panels of the paper's Figure 2.
 FIGURES = ("fig2a", "fig2b", "fig2c")
@@ -35,19 +35,28 @@ class Settings:
     beyond: bool = True
 
     def __post_init__(self) -> None:
-        for figure in self.figures:
-            if figure not in FIGURES:
-                raise unknown_name("figure", figure, FIGURES)
-        if not self.figures:
+        chosen = {one_of("figure", name, FIGURES) for name in self.figures}
+        if not chosen:
             raise fmx.ArgumentError(f"figures must hold at least one of {', '.join(FIGURES)}; got none.")
         for name, least in (("seed", 0), ("repeats", 1), ("images", 1), ("iterations", 1)):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise fmx.ArgumentError(f"{name} must be an integer of at least {least}; got {value!r}.")
+            whole_number(name, getattr(self, name), least)
         # Each once, in the order of the paper, however they were asked for.
-        object.__setattr__(self, "figures", tuple(name for name in FIGURES if name in self.figures))
+        object.__setattr__(self, "figures", tuple(name for name in FIGURES if name in chosen))
 
     @property
     def seeds(self) -> tuple[int, ...]:
         """The seeds of the run."""
         return tuple(range(self.seed, self.seed + self.repeats))
+
+
+class Meter:
+    """Progress that shows nothing, so that nobody has to ask whether there is a bar; the command line draws one."""
+
+    def begin(self, title: str, total: int) -> None:
+        """Start the bar of an experiment of ``total`` units of work."""
+
+    def advance(self, amount: float = 1) -> None:
+        """Move the bar on."""
+
+    def end(self) -> None:
+        """Fill the bar: an experiment that converged early has work left over."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 #: The palette of Okabe and Ito, in part.
@@ -38,32 +37,24 @@ RC: Any = {
 }
 
 
-@dataclass(frozen=True)
-class Look:
-    """The colour and the dashes of a line."""
-
-    colour: str
-    dashes: str = "-"
-
-
-#: An algorithm looks the same wherever it is drawn.
-LOOKS: dict[str, Look] = {
-    "FM": Look(BLUE),
-    "FM (paper)": Look(BLUE),
-    "FM on the ELBO": Look(SKY, "--"),
-    "FM + conjugate gradients": Look(BLACK),
-    "FM in 16 regions": Look(GREEN, ":"),
-    "FM in 8 groups": Look(GREEN),
-    "blocks": Look(ORANGE),
-    "blocks, cyclic": Look(ORANGE),
-    "blocks, random": Look(ORANGE, "--"),
-    "cyclic CAVI": Look(VERMILION),
-    "random-order CAVI": Look(VERMILION, "--"),
-    "CAVI, cyclic": Look(VERMILION),
-    "CAVI, random": Look(VERMILION, "--"),
+#: Colour and dashes of an algorithm, the same wherever it is drawn.
+LOOKS = {
+    "FM": (BLUE, "-"),
+    "FM (paper)": (BLUE, "-"),
+    "FM on the ELBO": (SKY, "--"),
+    "FM + conjugate gradients": (BLACK, "-"),
+    "FM in 16 regions": (GREEN, ":"),
+    "FM in 8 groups": (GREEN, "-"),
+    "blocks": (ORANGE, "-"),
+    "blocks, cyclic": (ORANGE, "-"),
+    "blocks, random": (ORANGE, "--"),
+    "cyclic CAVI": (VERMILION, "-"),
+    "random-order CAVI": (VERMILION, "--"),
+    "CAVI, cyclic": (VERMILION, "-"),
+    "CAVI, random": (VERMILION, "--"),
 }
 
 
-def look_of(label: str, place: int) -> Look:
-    """Return the look of a line; labels that are not algorithms take theirs by place from the sequence."""
-    return LOOKS.get(label) or Look(SEQUENCE[place % len(SEQUENCE)])
+def look_of(label: str, place: int) -> tuple[str, str]:
+    """Return colour and dashes of a line; labels that are not algorithms take theirs by place from the sequence."""
+    return LOOKS.get(label, (SEQUENCE[place % len(SEQUENCE)], "-"))

@@ -3,32 +3,49 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from html import escape
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[str]], text_columns: int = 1, identifier: str = "") -> str:
-    """Return a table; the first columns hold text, the others numbers, which are aligned at the right."""
+def table(
+    header: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    identifier: str,
+    *,
+    text_columns: int = 1,
+    strong: Collection[tuple[int, int]] = (),
+) -> str:
+    """Return a table that scrolls by itself where the page is narrow.
 
-    def line(cells: Sequence[str], tag: str) -> str:
-        kinds = ("" if place < text_columns else ' class="number"' for place in range(len(cells)))
-        return "".join(f"<{tag}{kind}>{escape(cell)}</{tag}>" for cell, kind in zip(cells, kinds, strict=True))
+    The first columns hold text, the others numbers, aligned at the right. ``strong``: row and column of bold cells.
+    """
 
-    body = "\n".join(f"<tr>{line(row, 'td')}</tr>" for row in rows)
-    name = f' id="{escape(identifier)}"' if identifier else ""
-    return f"<table{name}>\n<thead><tr>{line(header, 'th')}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
+    def line(cells: Sequence[str], tag: str, row: int = -1) -> str:
+        parts = []
+        for column, cell in enumerate(cells):
+            kind = "" if column < text_columns else ' class="number"'
+            text = f"<strong>{escape(cell)}</strong>" if (row, column) in strong else escape(cell)
+            parts.append(f"<{tag}{kind}>{text}</{tag}>")
+        return f"<tr>{''.join(parts)}</tr>"
+
+    body = "\n".join(line(cells, "td", row) for row, cells in enumerate(rows))
+    name = escape(identifier)
+    return (
+        f'<div class="wide" role="region" aria-label="{name}" tabindex="0">\n<table id="{name}">\n'
+        f"<thead>{line(header, 'th')}</thead>\n<tbody>\n{body}\n</tbody>\n</table>\n</div>"
+    )
 
 
-def picture(svg: bytes, description: str, caption: str) -> str:
-    """Return a figure with the picture inside the page."""
-    content = base64.b64encode(svg).decode()
-    image = f'<img alt="{escape(description)}" src="data:image/svg+xml;base64,{content}">'
-    return f"<figure>{image}<figcaption>{escape(caption)}</figcaption></figure>"
-
-
-def items(sentences: Iterable[str]) -> str:
-    """Return a list of sentences."""
-    return "<ul>\n" + "\n".join(f"<li>{escape(sentence)}</li>" for sentence in sentences) + "\n</ul>"
+def picture(wide: bytes, narrow: bytes, description: str, caption: str) -> str:
+    """Return a figure with an SVG picture inside the page; a narrow screen gets the panels below each other."""
+    wide_address, narrow_address = (
+        f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}" for svg in (wide, narrow)
+    )
+    return (
+        f'<figure><picture><source media="(max-width: 50rem)" srcset="{narrow_address}">'
+        f'<img alt="{escape(description)}" src="{wide_address}"></picture>'
+        f"<figcaption>{escape(caption)}</figcaption></figure>"
+    )
 
 
 def section(title: str, *parts: str) -> str:
@@ -39,8 +56,3 @@ def section(title: str, *parts: str) -> str:
 def paragraph(text: str, kind: str = "") -> str:
     """Return a paragraph."""
     return f'<p class="{kind}">{escape(text)}</p>' if kind else f"<p>{escape(text)}</p>"
-
-
-def number(value: float) -> str:
-    """Return a number with four significant digits."""
-    return f"{value:.4g}"

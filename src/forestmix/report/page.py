@@ -8,13 +8,13 @@ from importlib import resources
 from pathlib import Path
 from string import Template
 
-from forestmix.paper.beyond import Race
 from forestmix.paper.claims import Claim
-from forestmix.paper.findings import COSTS, GAPS, all_costs, findings
+from forestmix.paper.costs import COSTS, GAPS, cheapest, cost_to_reach, verdict
+from forestmix.paper.curves import Panel
 from forestmix.paper.output import environment, summary, write_bytes
 from forestmix.paper.run import Outcome
 from forestmix.paper.settings import Settings
-from forestmix.report.html import items, number, paragraph, picture, section, table
+from forestmix.report.html import paragraph, picture, section, table
 
 TITLE = "Figure 2 of the forest mixture bound, reproduced"
 
@@ -57,11 +57,16 @@ def _figure(outcome: Outcome) -> str:
     runs = outcome.settings.images * outcome.settings.repeats
     caption = (
         f"The ridge regression loss at the posterior means after each parallel step. Line: median over {runs} runs "
-        f"({outcome.settings.images} images for each of {outcome.settings.repeats} seeds); band: their full range. "
-        "The optimum differs between problems, so the lines of (a) and (b) level off at different heights: what counts "
-        "is how soon. The claims below are about the gap to each problem's own optimum."
+        f"({outcome.settings.images} images for each of {outcome.settings.repeats} seeds); band: their full range; "
+        "dotted: the median optimum, in the colour of its problem, or black where all curves of a panel have the same. "
+        "What counts is how soon a curve meets its own dotted line."
     )
-    return section("Figure 2", picture(outcome.pictures["figure2.svg"], "Figure 2", caption))
+    titles = "; ".join(panel.title for panel in outcome.panels)
+    return section("Figure 2", _picture(outcome, "figure2", f"Loss over iterations. Panels: {titles}.", caption))
+
+
+def _picture(outcome: Outcome, name: str, description: str, caption: str) -> str:
+    return picture(outcome.pictures[f"{name}.svg"], outcome.pictures[f"{name}-narrow.svg"], description, caption)
 
 
 def _claims(claims: Iterable[Claim]) -> str:
@@ -84,12 +89,12 @@ def _claims(claims: Iterable[Claim]) -> str:
 def _summary(outcome: Outcome) -> str:
     columns = ("loss_median", "loss_min", "loss_max", "gap_median", "gap_min", "gap_max")
     rows = [
-        [row["panel"], row["curve"], str(row["runs"]), *(number(row[column]) for column in columns)]
+        [row["panel"], row["curve"], str(row["runs"]), *(f"{row[column]:.4g}" for column in columns)]
         for row in summary(outcome.panels)
     ]
     header = ["panel", "curve", "runs", "loss, median", "least", "greatest", "gap, median", "least", "greatest"]
     text = f"After {outcome.settings.iterations} parallel steps, over all images and seeds (summary.csv):"
-    return section("Where each curve ends", paragraph(text), table(header, rows, 2, "summary"))
+    return section("Where each curve ends", paragraph(text), table(header, rows, "summary", text_columns=2))
 
 
 def _beyond(outcome: Outcome) -> str:
@@ -98,26 +103,28 @@ def _beyond(outcome: Outcome) -> str:
         "are shown against parallel steps (as many processors as latents), against sweeps (as many updates as latents: "
         "equal work), and against the seconds they took on this machine, without compilation."
     )
-    parts = [picture(outcome.pictures["beyond.svg"], "Beyond the paper", caption)]
+    explanation = (
+        f"Parallel steps, sweeps and seconds until the median gap is {', '.join(f'{gap:.4g}' for gap in GAPS)}. "
+        "“>”: the run ended before. Bold: the least; times that differ by less than a factor of two are equal."
+    )
+    description = "Relative gap over parallel steps, sweeps and seconds, a row for each problem."
+    parts = [_picture(outcome, "beyond", description, caption), paragraph(explanation)]
     for race in outcome.races:
-        parts += [f"<h3>{escape(race.title)}: {race.n_latent:,} latents</h3>", _costs(race)]
-        parts += [paragraph(f"To a median gap of {GAPS[0]:.0%}:"), items(findings(race))]
+        parts += [f"<h3>{escape(race.title)}</h3>", paragraph(verdict(race)), _costs(race)]
     return section("Beyond the paper: where FM wins, and where it does not", *parts)
 
 
-def _costs(race: Race) -> str:
-    costs = {(cost.label, cost.gap): cost for cost in all_costs([race])}
-    header = ["algorithm"]
+def _costs(race: Panel) -> str:
+    """Return the table of costs, a row for each algorithm, three columns for each gap, the least of each in bold."""
+    header, rows, strong = ["algorithm"], [[curve.label] for curve in race.curves], set()
     for gap in GAPS:
         header += [f"steps to {gap:.4g}", "sweeps", "seconds"]
-    rows = [
-        [curve.label, *(costs[curve.label, gap].short(name) for gap in GAPS for name in COSTS)] for curve in race.curves
-    ]
-    goals = ", ".join(f"{gap:.4g}" for gap in GAPS)
-    note = paragraph(
-        f"Parallel steps, sweeps and seconds until the median gap is {goals}; “>” where the run ended before."
-    )
-    return note + f'<div class="wide">{table(header, rows, 1, f"costs-{race.name}")}</div>'
+        costs = [cost_to_reach(curve, gap) for curve in race.curves]
+        for cost in COSTS:
+            least = cheapest(costs, cost)
+            strong |= {(row, len(rows[0])) for row, entry in enumerate(costs) if entry.label in least}
+            rows = [[*cells, entry.short(cost)] for cells, entry in zip(rows, costs, strict=True)]
+    return table(header, rows, f"costs-{race.name}", strong=strong)
 
 
 def _settings(outcome: Outcome) -> str:
@@ -135,4 +142,4 @@ def _settings(outcome: Outcome) -> str:
         *([name, value] for name, value in environment().items()),
     ]
     again = f"<p>Run the same again: <code>{escape(command(settings))}</code></p>"
-    return section("Seeds and versions", again, table(["setting", "value"], rows, 2, "settings"))
+    return section("Seeds and versions", again, table(["setting", "value"], rows, "settings", text_columns=2))

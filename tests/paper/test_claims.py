@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from forestmix.paper import check_claims
-from forestmix.paper.curves import Curve
-from forestmix.paper.figure2 import Panel
+from forestmix.paper.curves import Curve, Panel
 
 HOLDS = {"fig2a": (0, 0.1, 0.5, 2), "fig2b": (0.1, 0.2, 0.3), "fig2c": (0.1, 2, 5, 3, 6)}
 CURVES = {

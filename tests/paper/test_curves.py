@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 import forestmix as fmx
-from forestmix.paper.beyond import ACCELERATED, BLOCKS, CAVI, FM, Race
-from forestmix.paper.curves import Curve, pooled, run_race, run_steps, thinned
+from forestmix.paper.beyond import ACCELERATED, BLOCKS, CAVI, FM
+from forestmix.paper.costs import COSTS, cheapest, cost_to_reach, verdict
+from forestmix.paper.curves import Curve, Panel, pooled, run_race, run_steps, thinned
 from forestmix.paper.draws import draw_digits
 from forestmix.paper.figure2 import paper_algorithm
-from forestmix.paper.findings import cost_to_reach, findings
-from forestmix.paper.meter import Meter
 from forestmix.paper.problems import region_problem, window_problem
+from forestmix.paper.settings import Meter
 
 
 class CountingMeter(Meter):
@@ -57,7 +57,9 @@ def test_losses_of_fm_never_rise_and_match_a_run_without_recording(digits):
 
 def test_a_race_ends_at_its_target_with_times_that_grow(digits):
     problem = window_problem(digits, 3)
-    curve = run_race(problem, ACCELERATED, fmx.ForestMixture(), 500, 1e-3, Meter())
+    meter = CountingMeter()
+    curve = run_race(problem, ACCELERATED, fmx.ForestMixture(), 500, 1e-3, meter)
+    assert meter.amount == pytest.approx(500), "the work that was not needed counts as done"
     assert np.all(curve.gap[-1] <= 1e-3)
     assert np.any(curve.gap[-2] > 1e-3)
     assert np.all(np.diff(curve.seconds) > 0)
@@ -77,41 +79,51 @@ def test_thinning_keeps_the_first_and_the_last_point():
     assert thin.step[-1] == 5000
 
 
-def test_costs_and_findings_come_from_the_numbers():
+def winners(curves, gap=0.1):
+    costs = [cost_to_reach(curve, gap) for curve in curves]
+    return {cost: cheapest(costs, cost) for cost in COSTS}
+
+
+def test_costs_and_winners_come_from_the_numbers():
     fm = made_up(FM, [[1.0], [0.5], [0.09]], step=[0, 1, 2], sweeps=[0, 1, 2], seconds=[0, 1, 2])
     cavi = made_up(CAVI, [[1.0], [0.05]], step=[0, 50], sweeps=[0, 1], seconds=[0, 0.5])
-    race = Race("made-up", "made up", 50, (fm, cavi))
-    cost = cost_to_reach(race, fm, 0.1)
+    cost = cost_to_reach(fm, 0.1)
     assert (cost.reached, cost.step, cost.sweeps, cost.seconds) == (True, 2, 2.0, 2.0)
-    assert cost_to_reach(race, fm, 0.01).short("step") == "> 2"
-    text = "\n".join(findings(race, 0.1))
-    assert "Of the paper's methods, FM (paper) wins in parallel steps: FM (paper) 2, cyclic CAVI 50." in text
-    assert "cyclic CAVI wins in sweeps: cyclic CAVI 1, FM (paper) 2." in text
-    assert "cyclic CAVI wins in seconds" in text
+    assert cost_to_reach(fm, 0.01).short("step") == "> 2"
+    assert winners([fm, cavi]) == {"step": [FM], "sweeps": [CAVI], "seconds": [CAVI]}
+    assert verdict(Panel("made-up", "made up", (fm, cavi))) == (
+        "Least to a gap of 0.1, in parallel steps: FM (paper); in sweeps: cyclic CAVI; in seconds: cyclic CAVI."
+    )
 
 
-def test_findings_do_not_name_a_winner_that_the_numbers_do_not():
+def test_no_winner_is_named_that_the_numbers_do_not_name():
     fm = made_up(FM, [[1.0], [0.5]], step=[0, 1], sweeps=[0, 1], seconds=[0, 1])
     cavi = made_up(CAVI, [[1.0], [0.05]], step=[0, 50], sweeps=[0, 1], seconds=[0, 0.95])
-    text = "\n".join(findings(Race("made-up", "made up", 50, (fm, cavi)), 0.1))
-    assert "there is no clear winner in parallel steps: cyclic CAVI 50, FM (paper) more than 1." in text
-    assert "cyclic CAVI wins in sweeps" in text
+    assert winners([fm, cavi]) == {"step": [], "sweeps": [CAVI], "seconds": [CAVI]}
+    assert winners([fm]) == {"step": [], "sweeps": [], "seconds": []}
+    assert "in parallel steps: no clear winner;" in verdict(Panel("made-up", "made up", (fm, cavi)))
 
 
-def test_findings_say_where_the_order_changes_with_the_gap():
+def test_times_within_a_factor_of_two_are_equal():
+    fm = made_up(FM, [[1.0], [0.05]], step=[0, 9], sweeps=[0, 9], seconds=[0, 1.0])
+    near = made_up(CAVI, [[1.0], [0.05]], step=[0, 9], sweeps=[0, 9], seconds=[0, 1.9])
+    far = made_up(BLOCKS, [[1.0], [0.05]], step=[0, 9], sweeps=[0, 9], seconds=[0, 2.1])
+    assert winners([fm, near, far])["seconds"] == [FM, CAVI]
+    assert winners([fm, near])["seconds"] == []
+
+
+def test_the_winner_may_change_with_the_gap():
     fm = made_up(FM, [[1.0], [0.5], [0.1], [0.001]], step=[0, 1, 2, 3], sweeps=[0, 1, 2, 3], seconds=[0, 1, 2, 3])
     cavi = made_up(CAVI, [[1.0], [0.05], [0.001]], step=[0, 50, 99], sweeps=[0, 1, 9], seconds=[0, 1, 9])
-    text = "\n".join(findings(Race("made-up", "made up", 50, (fm, cavi)), 0.1))
-    assert "change places in sweeps with the gap asked for; ahead: cyclic CAVI to 0.1, FM (paper) to 0.01" in text
-    assert "change places in parallel steps" not in text
+    assert winners([fm, cavi], 0.1)["sweeps"] == [CAVI]
+    assert winners([fm, cavi], 0.01)["sweeps"] == [FM]
+    assert winners([fm, cavi], 0.1)["step"] == winners([fm, cavi], 0.01)["step"] == [FM]
 
 
 def test_methods_that_are_level_win_together():
     fm = made_up(FM, [[1.0], [0.05]], step=[0, 9], sweeps=[0, 9], seconds=[0, 1])
     level = [made_up(label, [[1.0], [0.05]], step=[0, 9], sweeps=[0, 3], seconds=[0, 1]) for label in (BLOCKS, CAVI)]
-    text = "\n".join(findings(Race("made-up", "made up", 50, (fm, *level)), 0.1))
-    assert "blocks and cyclic CAVI win in sweeps: blocks 3, cyclic CAVI 3, FM (paper) 9." in text
-    assert "there is no clear winner in parallel steps: FM (paper) 9, blocks 9, cyclic CAVI 9." in text
+    assert winners([fm, *level]) == {"step": [], "sweeps": [BLOCKS, CAVI], "seconds": []}
 
 
 def made_up(label, gap, **columns):

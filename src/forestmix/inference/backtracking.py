@@ -24,8 +24,8 @@ def fell(old: Any, new: Any) -> Array:
 def backtrack(
     problem: Any, old: Any, step: Callable[[Array], Any], *, refused: Callable[[Any, Array], Array], limit: int,
     shrink: float = 0.5, first: Array | None = None,
-) -> tuple[Any, int]:  # fmt: skip
-    """Return the point after the longest step that is not refused, for each observation, and how many were tried.
+) -> tuple[Any, Array, int]:  # fmt: skip
+    """Return the point after the longest step that is not refused, the share of each observation, and the tries.
 
     Args:
         problem: the problem.
@@ -42,9 +42,10 @@ def backtrack(
         new = problem.evaluate(step(share), known=old)
         bad = refused(new, share)
         if not bad.any():
-            return new, tries
+            return new, share, tries
         share = np.where(bad[:, None], share * shrink, share)
-    return problem.evaluate(old.q.where(bad, new.q), known=old), limit + 1
+    share = np.where(bad[:, None], 0.0, share)
+    return problem.evaluate(old.q.where(bad, new.q), known=old), share, limit + 1
 
 
 def step_sets(problem: Any, point: Any, schedule: str, halvings: int = 30) -> tuple[Any, int]:
@@ -64,7 +65,7 @@ def step_sets(problem: Any, point: Any, schedule: str, halvings: int = 30) -> tu
         def lower(found: Any, share: Array, start: Any = start) -> Array:
             return ~(found.objective >= start.objective - start.rounding)
 
-        point, _ = backtrack(problem, start, part, refused=lower, limit=halvings)
+        point, _, _ = backtrack(problem, start, part, refused=lower, limit=halvings)
     return problem.refined(point.q), len(sets)
 
 

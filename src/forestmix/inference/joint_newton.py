@@ -80,7 +80,7 @@ def _search(problem: Any, old: Any, step: NewtonStep) -> tuple[Any, int]:
     first = problem.evaluate(moved(problem, old.q, step, whole, straight="precision"))
     bad = refused(first, whole)
     if not bad.any():
-        return _longer(problem, old, step, first, 1)
+        return _longer(problem, old, step, whole, first, 1)
 
     def shorter(share: Array) -> Any:
         return moved(problem, old.q, step, share, straight="variance").where(bad, first.q)
@@ -91,12 +91,12 @@ def _search(problem: Any, old: Any, step: NewtonStep) -> tuple[Any, int]:
     second = problem.evaluate(shorter(whole))
     bad_again = still_refused(second, whole)
     if not bad_again.any():
-        return _longer(problem, old, step, second, 2)
+        return _longer(problem, old, step, whole, second, 2)
     shares = np.where(bad_again[:, None], _safe_share(problem, step), 1.0)
-    new, tries = backtrack(
+    new, shares, tries = backtrack(
         problem, old, shorter, refused=still_refused, limit=SHORTER, shrink=0.25, first=shares
     )  # fmt: skip
-    return new, tries + 2
+    return _longer(problem, old, step, shares, new, tries + 2)
 
 
 def _safe_share(problem: Any, step: NewtonStep) -> Array:
@@ -110,9 +110,9 @@ def _safe_share(problem: Any, step: NewtonStep) -> Array:
     return np.minimum(np.log1p(largest) / largest, 0.5)
 
 
-def _longer(problem: Any, old: Any, step: NewtonStep, new: Any, tries: int) -> tuple[Any, int]:
+def _longer(problem: Any, old: Any, step: NewtonStep, share: Array, new: Any, tries: int) -> tuple[Any, int]:
     """Go on along a step from far away for as long as the objective rises: each time twice as far."""
-    far, share = step.decrement > FAR, np.ones((len(step.decrement), 1))
+    far, share = (step.decrement > FAR) & (share[:, 0] > 0), share.copy()
     if problem.family.curvature_is_bounded:
         return new, tries
     for _ in range(LONGER):

@@ -17,9 +17,9 @@ import numpy as np
 
 from forestmix.arrays import Array
 from forestmix.errors import ForestmixError
-from forestmix.model import Prior
+from forestmix.problem.flat import Stacked
 from forestmix.weights import Weights
-from forestmix.weights.gram import blocks_of, dense_rows
+from forestmix.weights.blocks import blocks_of
 
 #: A residual recomputed from x that is not this much better than the last one is at the limit of rounding.
 LEAST_GAIN = 0.25
@@ -30,7 +30,7 @@ MOST_ITERATIONS = 20_000
 class PrecisionSystem:
     """The matrix ``A = diag(1 / scale^2) + W^T diag(kappa) W``: products with it, and its diagonal."""
 
-    def __init__(self, weights: Weights, kappa: Array, scale: Array, prior: Prior) -> None:
+    def __init__(self, weights: Weights, kappa: Array, scale: Array, prior: Stacked) -> None:
         self.weights, self.kappa, self.scale, self.prior = weights, kappa, scale, prior
         self.diagonal = scale**-2.0 + weights.square().adjoint(kappa)
 
@@ -83,7 +83,7 @@ def certified_variances(system: PrecisionSystem, C: Weights, tol: float) -> Arra
     n, m = system.weights.shape
     # Six vectors of each right-hand side stay, the others come and go within a step.
     blocks = blocks_of(C.shape[0], 8 * (10 * m + 4 * n))
-    return np.concatenate([_certified(system, dense_rows(C, block), block, tol) for block in blocks])
+    return np.concatenate([_certified(system, C.dense_rows(block), block, tol) for block in blocks])
 
 
 def _certified(system: PrecisionSystem, c: Array, numbers: Array, tol: float) -> Array:

@@ -15,7 +15,8 @@ import scipy
 from forestmix.arrays import Array
 from forestmix.errors import ForestmixError
 from forestmix.weights import Weights
-from forestmix.weights.gram import OrthogonalFactor, blocks_of, by_rows, dense_rows, orthogonal_factor, precision_matrix
+from forestmix.weights.blocks import blocks_of
+from forestmix.weights.gram import OrthogonalFactor, orthogonal_factor, precision_matrix
 
 #: A Cholesky factor is used where rounding leaves its variances a relative error of at most this; else a QR factor.
 CHOLESKY_ERROR = 1e-8
@@ -129,12 +130,12 @@ class FactoredCovariance(Covariance):
         """Return ``|R^-T c|^2`` with ``A = R^T R``, in blocks of rows."""
         root, found = self.root, np.empty(C.shape[0])
         for block in blocks_of(len(found), 32 * C.shape[1]):
-            found[block] = np.sum(root.whiten(dense_rows(C, block).T) ** 2, axis=0)
+            found[block] = np.sum(root.whiten(C.dense_rows(block).T) ** 2, axis=0)
         return found
 
     def covariance(self, C: Weights) -> Array:
         """Return ``(R^-T C^T)^T (R^-T C^T)``."""
-        whitened = self.root.whiten(dense_rows(C, np.arange(C.shape[0])).T)
+        whitened = self.root.whiten(C.dense_rows(np.arange(C.shape[0])).T)
         return whitened.T @ whitened
 
     def sample(self, size: int, rng: np.random.Generator) -> Array:
@@ -217,7 +218,7 @@ def _factor(weights: Weights, kappa: Array, scale: Array, tol: float) -> _Choles
         lost = np.inf
     if lost <= CHOLESKY_ERROR:
         return _CholeskyRoot(L, D)
-    return _checked_orthogonal(by_rows(weights), kappa, scale, tol)
+    return _checked_orthogonal(weights, kappa, scale, tol)
 
 
 def _checked_orthogonal(W: Any, kappa: Array, scale: Array, tol: float) -> _OrthogonalRoot:

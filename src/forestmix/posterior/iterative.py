@@ -23,11 +23,11 @@ import numpy as np
 from forestmix import memory
 from forestmix.arrays import Array, generator
 from forestmix.errors import ForestmixError
-from forestmix.model import Prior
+from forestmix.problem.flat import Stacked
 from forestmix.posterior.conjugate import PrecisionSystem, certified_variances, solutions
 from forestmix.posterior.covariance import Covariance
 from forestmix.weights import Weights
-from forestmix.weights.gram import blocks_of
+from forestmix.weights.blocks import blocks_of
 
 #: Draws of the first batch, from which the number of all is foreseen, and the most that are made.
 FIRST_DRAWS, MOST_DRAWS = 16, 1024
@@ -53,7 +53,7 @@ class IterativeCovariance(Covariance):
     """
 
     def __init__(
-        self, weights: Weights, kappa: Array, scale: Array, prior: Prior, tol: float = 0.01, rng: Any = 0,
+        self, weights: Weights, kappa: Array, scale: Array, prior: Stacked, tol: float = 0.01, rng: Any = 0,
         *, progress: bool = False,
     ) -> None:  # fmt: skip
         self.system = PrecisionSystem(weights, kappa, scale, prior)

@@ -64,7 +64,7 @@ def make_covariance(
     """Return the covariance at given curvatures: by a factor where one can be held, else by draws."""
     if system.weights.shape[1] <= FACTOR_LIMIT:
         return FactoredCovariance(system.weights, kappa, system.scale, tol, keep=hold)
-    return IterativeCovariance(system.weights, kappa, system.scale, system.prior, tol, rng, progress=progress)
+    return IterativeCovariance(system.weights, kappa, system.scale, system.stacked, tol, rng, progress=progress)
 
 
 def is_factored(covariance: CovarianceBatch) -> bool:

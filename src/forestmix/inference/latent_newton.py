@@ -69,12 +69,13 @@ class LatentNewton(Accelerator):
             return Proposal(step_sets(problem, point, "red-black")[0], 1, problem.size)
         rows, q = problem.stack.interfaces[0], point.q.layers[0]
         above, seen = problem.stack.above(point.q, 0), problem.stack.seen(point.q, 0)
-        slope = latent_curvature.gradient(rows, seen, q, above)
+        of_rows = rows.slope(seen, q)
+        slope = latent_curvature.gradient(rows, of_rows, q, above)
         step, inner = latent_curvature.solve(rows, slope, q.sd, self.damping * rows.information[0])
         if rows.kind.discrete:
             # Tables of counts are as long as their means are large: these at most double, beyond what is small.
             step = np.minimum(step, q.mean + SMALL_COUNT)
-        self.last = (q.mean, rows.slope(seen, q), step, latent_curvature.image(rows, step))
+        self.last = (q.mean, of_rows, step, latent_curvature.image(rows, step))
         self.damping = np.maximum(EASE * self.damping, LEAST_DAMPING)
         proposed = self._at(problem, point, 1.0)
         trapped = rows.kind.several_optima & (point.objective <= self.objective + point.rounding)

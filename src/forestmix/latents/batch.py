@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import fields
 from typing import Self
 
@@ -44,6 +44,13 @@ class Batch:
         widest = max(parts, key=lambda part: sum(getattr(part, name).shape[-1] for name in cls._names()))
         same = [part.aligned(widest)[0] for part in parts]
         return cls(*(np.concatenate([getattr(part, name) for part in same]) for name in cls._names()))
+
+    def remembered(self, key: Hashable, make: Callable[[], Array]) -> Array:
+        """Return what ``make`` gives, made once for these arrays, which never change."""
+        known: dict[Hashable, Array] = self.__dict__.setdefault("_remembered", {})
+        if key not in known:
+            known[key] = make()
+        return known[key]
 
     def aligned(self, other: Self) -> tuple[Self, Self]:
         """Return both arrays with fields of like width; only tables of probabilities differ."""

@@ -112,7 +112,7 @@ class LatentProblem(Problem):
         zero = np.zeros_like(above.eta)
         start = rows.kind.tilted(above.family, above.eta, zero, zero)
         far = start.sd + np.abs(q.mean - start.mean) if q.straight_tails else start.sd
-        slope = latent_curvature.gradient(rows, self.stack.seen(point.q, 0), q, above)
+        slope = latent_curvature.gradient(rows, rows.slope(self.stack.seen(point.q, 0), q), q, above)
         with np.errstate(divide="ignore", over="ignore"):
             added = np.minimum((REACH * far) ** -2.0, CERTAIN) * (not q.several_optima)
         step, _ = latent_curvature.solve(rows, slope, q.sd, added, forcing=0.0)

@@ -28,9 +28,9 @@ INNER, FORCING, LEAST = 50, 0.1, 1e-6
 LARGEST = 500
 
 
-def gradient(rows: GaussianRows, seen: Array, q: Factors, above: Above) -> Array:
-    """Return ``g``, the slope of the ELBO in the means."""
-    return rows.slope(seen, q) - q.pull(above.family, above.eta, rows.information[0])
+def gradient(rows: GaussianRows, slope: Array, q: Factors, above: Above) -> Array:
+    """Return ``g``, the slope of the ELBO in the means, from that of the rows, ``sum_i w_ij e_i``."""
+    return slope - q.pull(above.family, above.eta, rows.information[0])
 
 
 def image(rows: GaussianRows, step: Array) -> Array:

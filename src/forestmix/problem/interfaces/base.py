@@ -46,7 +46,6 @@ class Interface(ABC):
 
     def __init__(self, layer: Layer, kind: type[Factors], observed: Array | None) -> None:
         self.layer, self.kind, self.observed = layer, kind, observed
-        self._last_eta: tuple[Factors, Array] | None = None
 
     def take(self, keep: Array) -> Self:
         """Return the interface of the chosen observations."""
@@ -65,11 +64,12 @@ class Interface(ABC):
         return self.layer.weights.square()
 
     def eta(self, parents: Factors) -> Array:
-        """Return ``m_i``, the mean of the natural parameter of each row, (N, n); kept for the factors given last."""
-        if self._last_eta is None or self._last_eta[0] is not parents:
-            eta = self.layer.weights.forward(parents.mean).astype(np.float64) + self.layer.bias
-            self._last_eta = (parents, eta)
-        return self._last_eta[1]
+        """Return ``m_i``, the mean of the natural parameter of each row, (N, n); the factors remember it."""
+
+        def row_means() -> Array:
+            return self.layer.weights.forward(parents.mean).astype(np.float64) + self.layer.bias
+
+        return parents.remembered(("eta", id(self.layer)), row_means)
 
     def masked(self, terms: Array) -> Array:
         """Return the terms of the rows, 0 where a row is missing."""

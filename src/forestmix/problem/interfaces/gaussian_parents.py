@@ -7,6 +7,7 @@ import numpy as np
 from forestmix.arrays import Array
 from forestmix.latents import Factors, GaussianFactors
 from forestmix.model import Layer
+from forestmix.problem.updates import forest_mixture_update
 from forestmix.problem.interfaces.base import Above, Interface
 
 
@@ -33,16 +34,16 @@ class GaussianParents(Interface):
 
     def target(self, seen: Array, parents: Factors, auxiliary: None, above: Above) -> GaussianFactors:
         """Return the exact coordinate step of each parent, from the curvature at the current rows."""
-        gradient, precision, _ = self._slopes(seen, parents, above)
-        return GaussianFactors(parents.mean + gradient / precision, precision**-0.5)
+        gradient, prior, _, information = self._slopes(seen, parents, above)
+        return GaussianFactors(*forest_mixture_update(parents.mean, gradient, prior, information, information))
 
     def step(self, seen: Array, parents: Factors, auxiliary: None, above: Above) -> GaussianFactors:
         """Return the forest mixture step."""
-        gradient, precision, curvature = self._slopes(seen, parents, above)
-        return GaussianFactors(parents.mean + gradient / curvature, precision**-0.5)
+        gradient, prior, D, information = self._slopes(seen, parents, above)
+        return GaussianFactors(*forest_mixture_update(parents.mean, gradient, prior, D, information))
 
-    def _slopes(self, seen: Array, parents: Factors, above: Above) -> tuple[Array, Array, Array]:
-        """Return the gradient in the means, the precision of q at its optimum, and the precision to step with."""
+    def _slopes(self, seen: Array, parents: Factors, above: Above) -> tuple[Array, Array, Array, Array]:
+        """Return the gradient in the means, the prior's precision, ``D``, and what the rows add to q's precision."""
         expected = self.layer.family.expected_log_partition(self.eta(parents), self.spread(parents))
         kappa, error = self.masked(expected.curvature), self.masked(seen - expected.slope)
         prior = above.family.sd.astype(np.float64) ** -2.0
@@ -50,4 +51,4 @@ class GaussianParents(Interface):
         sd = np.broadcast_to(parents.sd, parents.mean.shape)
         D = self.absolute.adjoint(self.absolute.forward(sd) * kappa) / sd
         information = D if self.objective == "fm" else self.squared.adjoint(kappa)
-        return gradient, prior + information, prior + D
+        return gradient, prior, D, information

@@ -11,6 +11,7 @@ import scipy
 from forestmix.arrays import Array, total
 from forestmix.latents import BernoulliFactors, Factors, GaussianFactors, SpikeSlabFactors, solve_tilt
 from forestmix.model import Layer
+from forestmix.problem.updates import forest_mixture_update
 from forestmix.problem.interfaces.base import Above, Interface
 
 #: For objective "fm": epsilon is proportional to |w| times a standard deviation of at least this share of the largest.
@@ -28,7 +29,6 @@ class GaussianRows(Interface):
     def __init__(self, layer: Layer, kind: type[Factors], observed: Array | None, objective: str) -> None:
         super().__init__(layer, kind, observed)
         self.objective = objective
-        self._last_slope: tuple[Factors, Array, Array] | None = None
 
     @property
     def kappa(self) -> Array:
@@ -51,12 +51,8 @@ class GaussianRows(Interface):
         return chosen
 
     def slope(self, seen: Array, parents: Factors) -> Array:
-        """Return ``sum_i w_ij e_i`` with ``e_i = kappa_i (E y_i - m_i)``; kept for the arguments given last."""
-        last = self._last_slope
-        if last is None or last[0] is not parents or last[1] is not seen:
-            error = self.kappa * (seen - self.eta(parents))
-            self._last_slope = last = (parents, seen, self.layer.weights.adjoint(error).astype(np.float64))
-        return last[2]
+        """Return ``sum_i w_ij e_i`` with ``e_i = kappa_i (E y_i - m_i)``."""
+        return self.layer.weights.adjoint(self.kappa * (seen - self.eta(parents))).astype(np.float64)
 
     def excess(self, parents: Factors, auxiliary: None) -> Array:
         """Return ``kappa_i r_i^2 / 2`` with ``r_i^2 = sum_j w_ij^2 Var_j`` or, for "fm", ``(sum_j |w_ij| Std_j)^2``."""
@@ -131,11 +127,12 @@ class GaussianRows(Interface):
         return stored
 
     def _gaussian_step(self, slope: Array, parents: Factors, above: Above) -> GaussianFactors:
-        """Return the closed form: ``mu + gradient / (1 / sd^2 + D)``, and the exact variance."""
+        """Return the closed form of Theorem 2, with the exact variance."""
         H, D = self.information
         precision = above.family.sd.astype(np.float64) ** -2.0
         gradient = slope - precision * (parents.mean - above.eta)
-        return GaussianFactors(parents.mean + gradient / (precision + D), (precision + H) ** -0.5 + 0 * parents.sd)
+        mean, sd = forest_mixture_update(parents.mean, gradient, precision, D, H)
+        return GaussianFactors(mean, sd + 0 * parents.sd)
 
     def _paper_curvature(self, parents: Factors) -> Array:
         """Return ``D_j = (1 / Std_j) sum_i |w_ij| s_i kappa_i``; a Std near 0 is taken for a share of the largest."""

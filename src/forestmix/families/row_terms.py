@@ -48,7 +48,7 @@ def slopes_of(kind: int) -> Callable[[Any, Any, Any], tuple[Any, Any]]:
 def partition_of(kind: int) -> Callable[[Any, Any, Any], expectations.Expectations]:
     """Return the function for ``E A``, ``E A - A(m)``, ``E A'`` and ``E A''`` of a kind of rows."""
     terms_of(kind)
-    known = {Kind.QUADRATIC: _squares, Kind.EXPONENTIAL: expectations.exponential}
+    known = {Kind.QUADRATIC: squares, Kind.EXPONENTIAL: expectations.exponential}
     return known.get(Kind(kind), expectations.softplus)
 
 
@@ -151,8 +151,8 @@ def _at_least_zero(xp: Any, values: Any) -> Any:
     return xp.where(values < 0, xp.zeros_like(values), values)
 
 
-def _squares(xp: Any, m: Any, r: Any) -> expectations.Expectations:
-    """Return the expectations of ``zeta^2 / 2``."""
+def squares(xp: Any, m: Any, r: Any) -> expectations.Expectations:
+    """Return the expectations of ``zeta^2 / 2``, first ``(m^2 + r^2) / 2`` (paper, section 5.1)."""
     growth = 0.5 * r * r
     return expectations.Expectations(0.5 * m * m + growth, growth, m, xp.ones_like(m[:1, ...]))
 

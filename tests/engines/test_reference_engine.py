@@ -267,10 +267,6 @@ def test_rows_that_no_engine_knows():
     with pytest.raises(ArgumentError, match=r"kind of rows must be one of 1 \(quadratic\).*; got 7"):
         terms_of(7)
 
-    class Unknown(fmx.Poisson):
-        def primitive(self, x):
-            return None
-
     class Strange(fmx.Poisson):
         def primitive(self, x):
             return super().primitive(x)._replace(kind=np.array(0))
@@ -279,11 +275,6 @@ def test_rows_that_no_engine_knows():
     layer.family = Strange()
     with pytest.raises(ArgumentError, match="kind of rows must be one of"):
         ENGINE.observe(layer, data)
-    layer.family = Unknown()
-    with pytest.raises(ArgumentError, match=r"family must have rows that engines know.*got Unknown\(\)"):
-        ENGINE.observe(layer, data)
-    mixed = fmx.Mixed([fmx.Gaussian(), Unknown()], [0, 1])
-    assert mixed.primitive(np.ones((1, 2))) is None
 
 
 def test_capabilities_are_checked():

@@ -16,28 +16,13 @@ from typing import ClassVar, NamedTuple, Self
 import numpy as np
 
 from forestmix.arrays import Array
+from forestmix.errors import ArgumentError
+from forestmix.families import row_expectations as terms
 from forestmix.families.primitive import Primitive
+from forestmix.families.row_expectations import ExpectedLogPartition, RowExpectations
 
 #: Counts beyond this are infinite.
 _LARGEST_COUNT = 1e300
-#: The step of central differences: their error is a ten-millionth, that of rounding a billionth.
-_DIFFERENCE = 1e-3
-
-
-class ExpectedLogPartition(NamedTuple):
-    """``E a(eta)``, ``E a'(eta)`` and ``E a''(eta)`` for ``eta ~ N(mean, spread^2)``, entry by entry."""
-
-    value: Array
-    slope: Array
-    curvature: Array
-
-
-class RowExpectations(NamedTuple):
-    """What a row contributes: ``E log p(x_i | eta_i)``, ``e_i = t(x_i) - E a'`` and ``kappa_i = E a''``."""
-
-    log_likelihood: Array
-    error: Array
-    curvature: Array
 
 
 class RowCodes(NamedTuple):
@@ -99,21 +84,6 @@ class Family(ABC):
         """Return ``a''(eta)``, which is ``Var t(y)``."""
 
     @abstractmethod
-    def expected_log_partition(self, mean: Array, spread: Array) -> ExpectedLogPartition:
-        """Return the expectations of ``a``, ``a'`` and ``a''`` under ``N(mean, spread^2)``."""
-
-    def curvature_slopes(self, mean: Array, spread: Array) -> tuple[Array, Array]:
-        """Return the expected third and fourth derivatives of ``a`` under ``N(mean, spread^2)``, for Newton's steps.
-
-        By central differences of ``E a''`` in the mean.
-        """
-        low, here, high = (
-            self.expected_log_partition(mean + shift, spread).curvature for shift in (-_DIFFERENCE, 0.0, _DIFFERENCE)
-        )
-        third, fourth = (high - low) / (2 * _DIFFERENCE), ((high - here) - (here - low)) / _DIFFERENCE**2
-        return np.broadcast_to(third, np.shape(mean)), np.broadcast_to(fourth, np.shape(mean))
-
-    @abstractmethod
     def sample(self, eta: Array, rng: np.random.Generator) -> Array:
         """Draw one value for each entry of ``eta``."""
 
@@ -125,22 +95,32 @@ class Family(ABC):
     def quantile(self, p: Array, eta: Array) -> Array:
         """Return the smallest y with ``P(Y <= y | eta) >= p``, for ``0 < p < 1``."""
 
-    def expectations(self, y: Array, mean: Array, spread: Array) -> RowExpectations:
-        """Return the row terms of both bounds at ``eta ~ N(mean, spread^2)`` (paper, section 4).
+    @abstractmethod
+    def primitive(self, x: Array) -> Primitive:
+        """Return the rows with data x, (N, n), as one of three functions with a factor, a shift and a sign.
 
-        A family overrides this where ``g + t m - E a`` would cancel.
+        Engines know rows by it, and the terms below follow from it.
         """
-        expected = self.expected_log_partition(mean, spread)
-        statistic = self.statistic(y)
-        return RowExpectations(
-            self.log_base(y) + statistic * mean - expected.value,
-            statistic - expected.slope,
-            expected.curvature,
-        )
 
-    def primitive(self, x: Array) -> Primitive | None:
-        """Return the rows with data x, (N, n), as engines know them; ``None`` where they do not."""
-        return None
+    def expectations(self, y: Array, mean: Array, spread: Array) -> RowExpectations:
+        """Return the row terms of both bounds at ``eta ~ N(mean, spread^2)`` (paper, section 4)."""
+        return terms.row_expectations(self.primitive(y), mean, spread)
+
+    def expected_log_partition(self, mean: Array, spread: Array) -> ExpectedLogPartition:
+        """Return the expectations of ``a``, ``a'`` and ``a''`` under ``N(mean, spread^2)``."""
+        return terms.expected_log_partition(self._without_data(mean), mean, spread)
+
+    def curvature_slopes(self, mean: Array, spread: Array) -> tuple[Array, Array]:
+        """Return the expected third and fourth derivatives of ``a`` under ``N(mean, spread^2)``, for Newton's steps."""
+        return terms.curvature_slopes(self._without_data(mean), mean, spread)
+
+    def log_partition_gap(self, mean: Array, wide: Array, narrow: Array) -> Array:
+        """Return ``E a(mean + wide z) - E a(mean + narrow z)``, which is not negative for ``wide >= narrow``."""
+        return terms.log_partition_gap(self._without_data(mean), mean, wide, narrow)
+
+    def _without_data(self, mean: Array) -> Primitive:
+        """Return the rows for what does not depend on x."""
+        return self.primitive(np.zeros(np.shape(mean)[-1:]))
 
     def row_codes(self, x: Array) -> RowCodes | None:
         """Return how the compiled kernels know these rows, given data (N, n); ``None`` where they do not.
@@ -148,11 +128,6 @@ class Family(ABC):
         A family without codes is evaluated by ``expectations``, between two passes over W rather than inside one.
         """
         return None
-
-    def log_partition_gap(self, mean: Array, wide: Array, narrow: Array) -> Array:
-        """Return ``E a(mean + wide z) - E a(mean + narrow z)``, which is not negative for ``wide >= narrow``."""
-        difference = self.expected_log_partition(mean, wide).value - self.expected_log_partition(mean, narrow).value
-        return np.maximum(difference, 0)
 
 
 def smallest_count(cumulative: Callable[[Array], Array], p: Array, low: Array, high: Array) -> Array:
@@ -172,3 +147,15 @@ def smallest_count(cumulative: Callable[[Array], Array], p: Array, low: Array, h
             return np.array(high)
         enough = cumulative(middle) >= p
         low, high = np.where(open_ & ~enough, middle, low), np.where(open_ & enough, middle, high)
+
+
+def refuse(name: str, y: Array, bad: Array, right: str) -> None:
+    """Raise if any entry is ``bad``, saying how many are, which is the first, and what would be ``right``."""
+    if not bad.any():
+        return
+    where = tuple(int(k) for k in np.argwhere(bad)[0])
+    place = f" at index {where if len(where) > 1 else where[0]}" if where else ""
+    raise ArgumentError(
+        f"{name} must be {right}, or NaN for a missing entry; "
+        f"got {int(bad.sum())} other entries, the first {y[where]}{place}."
+    )

@@ -1,21 +1,16 @@
-"""The Bernoulli family; ``eta`` is the logit of its probability. Binomial rows share its expectations."""
+"""The Bernoulli family; ``eta`` is the logit of its probability."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import scipy
 
 from forestmix.arrays import Array
-from forestmix.errors import ArgumentError
-from forestmix.families.base import ExpectedLogPartition, Family, RowCodes, RowExpectations
-from forestmix.families.expectations import lower_softplus
+from forestmix.families.base import Family, RowCodes, refuse
 from forestmix.families.primitive import Kind, Primitive, primitive
-
-#: Expectations up to this many are taken by NumPy: to load the kernels would take longer.
-FEW = 2**14
+from forestmix.families.row_expectations import cast, float_type
 
 
 class Bernoulli(Family):
@@ -47,19 +42,6 @@ class Bernoulli(Family):
         """Return ``a''(eta) = sigma(eta) sigma(-eta)``."""
         return scipy.special.expit(eta) * scipy.special.expit(-eta)
 
-    def expected_log_partition(self, mean: Array, spread: Array) -> ExpectedLogPartition:
-        """Return ``E a``, ``E sigma`` and ``E sigma'``, each to full precision however large the spread is."""
-        one = LogisticExpectations.at(mean, spread)
-        return ExpectedLogPartition(*cast(float_type(mean, spread), one.above, one.success, one.curvature))
-
-    def expectations(self, y: Array, mean: Array, spread: Array) -> RowExpectations:
-        """Return the row terms from ``log p(y | eta) = -y a(-eta) - (1 - y) a(eta)``, where nothing cancels."""
-        one = LogisticExpectations.at(mean, spread)
-        chosen = np.asarray(y, np.float64)
-        log_likelihood = -(chosen * one.below + (1 - chosen) * one.above)
-        error = chosen * one.failure - (1 - chosen) * one.success
-        return RowExpectations(*cast(float_type(mean, spread), log_likelihood, error, one.curvature))
-
     def primitive(self, x: Array) -> Primitive:
         """Return softplus rows with target x; the best log-likelihood is 0."""
         return primitive(Kind.SOFTPLUS, 1.0, x, 0.0)
@@ -69,10 +51,6 @@ class Bernoulli(Family):
         from forestmix.engines.compiled import rows
 
         return RowCodes(rows.BERNOULLI, 0.0, 0.0)
-
-    def log_partition_gap(self, mean: Array, wide: Array, narrow: Array) -> Array:
-        """Return ``(1/2) int E sigma'(mean + sqrt(v) z) dv`` over ``narrow^2 < v < wide^2``, also for close spreads."""
-        return cast(float_type(mean, wide, narrow), softplus_gap(mean, wide, narrow))[0]
 
     def sample(self, eta: Array, rng: np.random.Generator) -> Array:
         """Draw 1 with probability ``sigma(eta)``, else 0."""
@@ -86,81 +64,3 @@ class Bernoulli(Family):
     def quantile(self, p: Array, eta: Array) -> Array:
         """Return 0 where ``p <= sigma(-eta)``, else 1."""
         return cast(float_type(p, eta), p > scipy.special.expit(np.negative(eta)))[0]
-
-
-class LogisticExpectations(NamedTuple):
-    """Expectations at ``eta ~ N(mean, spread^2)`` in float64, the two signs of ``eta`` apart so that neither cancels.
-
-    ``above``: ``E a(eta)``; ``below``: ``E a(-eta)``; ``excess``: ``E a(eta) - a(mean)``; ``success``:
-    ``E sigma(eta)``; ``failure``: ``E sigma(-eta)``; ``curvature``: ``E sigma'(eta)``.
-    """
-
-    above: Array
-    below: Array
-    excess: Array
-    success: Array
-    failure: Array
-    curvature: Array
-
-    @classmethod
-    def at(cls, mean: Array, spread: Array) -> Self:
-        """Take the expectations at ``-|mean|``, compiled where there are many, and put the sign of the mean back."""
-        shape, (centre, width) = flatten(mean, spread)
-        if centre.size <= FEW:
-            lower = tuple(lower_softplus(np, -np.abs(centre), width))
-        else:
-            from forestmix.engines.compiled import expectations
-
-            out = np.empty((4, centre.size))
-            expectations.fill_lower_expectations(centre, width, out)
-            lower = tuple(out)
-        value, excess, slope, curvature = (part.reshape(shape) for part in lower)
-        centre = centre.reshape(shape)
-        positive, rest = centre > 0, 1 - slope
-        return cls(
-            value + np.maximum(centre, 0),
-            value + np.maximum(-centre, 0),
-            excess,
-            np.where(positive, rest, slope),
-            np.where(positive, slope, rest),
-            curvature,
-        )
-
-
-def softplus_gap(mean: Array, wide: Array, narrow: Array) -> Array:
-    """Return ``E a(mean + wide z) - E a(mean + narrow z)`` for ``a(eta) = log(1 + exp(eta))``, in float64."""
-    from forestmix.engines.compiled import expectations
-
-    shape, (centre, upper, lower) = flatten(mean, wide, narrow)
-    out = np.empty(centre.size)
-    expectations.fill_gaps(centre, upper, lower, out)
-    return out.reshape(shape)
-
-
-def flatten(*arrays: Array) -> tuple[tuple[int, ...], list[Array]]:
-    """Return the common shape of the arguments, and each of them broadcast to it, flat and in float64."""
-    wide = np.broadcast_arrays(*arrays)
-    return wide[0].shape, [np.ascontiguousarray(array, np.float64).ravel() for array in wide]
-
-
-def float_type(*arrays: Array) -> np.dtype[Any]:
-    """Return the floating dtype of a result: float32 if all arguments have it, else float64."""
-    return np.result_type(*(np.asarray(array) for array in arrays), np.float32)
-
-
-def cast(dtype: npt.DTypeLike, *arrays: Array) -> tuple[Array, ...]:
-    """Return the arrays in ``dtype``; what is too large for it becomes infinite, which the caller rejects as a step."""
-    with np.errstate(over="ignore"):
-        return tuple(np.asarray(array).astype(dtype, copy=False) for array in arrays)
-
-
-def refuse(name: str, y: Array, bad: Array, right: str) -> None:
-    """Raise if any entry is ``bad``, saying how many are, which is the first, and what would be ``right``."""
-    if not bad.any():
-        return
-    where = tuple(int(k) for k in np.argwhere(bad)[0])
-    place = f" at index {where if len(where) > 1 else where[0]}" if where else ""
-    raise ArgumentError(
-        f"{name} must be {right}, or NaN for a missing entry; "
-        f"got {int(bad.sum())} other entries, the first {y[where]}{place}."
-    )

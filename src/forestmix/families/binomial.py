@@ -11,10 +11,10 @@ import scipy
 
 from forestmix.arrays import Array, fits, per_variable
 from forestmix.errors import ArgumentError
-from forestmix.families.base import ExpectedLogPartition, Family, RowCodes, RowExpectations, smallest_count
-from forestmix.families.bernoulli import LogisticExpectations, cast, float_type, refuse, softplus_gap
+from forestmix.families.base import Family, RowCodes, refuse, smallest_count
 from forestmix.families.poisson import stirling_remainder
 from forestmix.families.primitive import Kind, Primitive, primitive
+from forestmix.families.row_expectations import cast, float_type
 
 
 class Binomial(Family):
@@ -85,25 +85,6 @@ class Binomial(Family):
         """Return ``a''(eta) = trials sigma(eta) sigma(-eta)``."""
         return self._times(scipy.special.expit(eta) * scipy.special.expit(-eta))
 
-    def expected_log_partition(self, mean: Array, spread: Array) -> ExpectedLogPartition:
-        """Return ``trials`` times the expectations of the Bernoulli family."""
-        one = LogisticExpectations.at(mean, spread)
-        parts = (self._times(part) for part in (one.above, one.success, one.curvature))
-        return ExpectedLogPartition(*cast(float_type(mean, spread), *parts))
-
-    def expectations(self, y: Array, mean: Array, spread: Array) -> RowExpectations:
-        """Return the row terms as divergences, since ``log C(trials, y) + y m - E a`` cancels for many trials.
-
-        With ``f = y / trials``, the log-likelihood is ``-trials (KL(f || sigma(m)) + E a(eta) - a(m)) - r``, ``a`` that
-        of a single trial and ``r`` what Stirling's formula leaves of ``-log C``: every part is positive.
-        """
-        one = LogisticExpectations.at(mean, spread)
-        successes, trials = self._counts(y)
-        loss = trials * (_divergence(successes / trials, np.asarray(mean, np.float64)) + one.excess)
-        error = successes * one.failure - (trials - successes) * one.success
-        parts = (-loss - _remainder(successes, trials), error, trials * one.curvature)
-        return RowExpectations(*cast(float_type(mean, spread), *parts))
-
     def primitive(self, x: Array) -> Primitive:
         """Return softplus rows: factor ``trials``, target ``x / trials``."""
         successes, trials = self._counts(x)
@@ -115,10 +96,6 @@ class Binomial(Family):
 
         successes, trials = self._counts(x)
         return RowCodes(rows.BINOMIAL, trials, _remainder(successes, trials))
-
-    def log_partition_gap(self, mean: Array, wide: Array, narrow: Array) -> Array:
-        """Return ``trials`` times the gap of the Bernoulli family."""
-        return cast(float_type(mean, wide, narrow), self._times(softplus_gap(mean, wide, narrow)))[0]
 
     def sample(self, eta: Array, rng: np.random.Generator) -> Array:
         """Draw the number of successes at probability ``sigma(eta)``."""
@@ -154,18 +131,3 @@ class Binomial(Family):
 def _remainder(successes: Array, trials: Array) -> Array:
     """Return ``trials H(successes / trials) - log C(trials, successes)``, H the entropy: at least 0, 0 at both ends."""
     return stirling_remainder(successes) + stirling_remainder(trials - successes) - stirling_remainder(trials)
-
-
-def _divergence(fraction: Array, mean: Array) -> Array:
-    """Return ``KL(Bernoulli(fraction) || Bernoulli(sigma(mean)))`` as the sum of two parts that are not negative."""
-    success = _part(fraction, scipy.special.expit(mean), -np.logaddexp(-mean, 0))
-    return success + _part(1 - fraction, scipy.special.expit(-mean), -np.logaddexp(mean, 0))
-
-
-def _part(f: Array, p: Array, log_p: Array) -> Array:
-    """Return ``f log(f / p) + p - f``; near ``f = p``, where that cancels, from the relative difference ``u``."""
-    safe = np.where(f > 0, f, 1)
-    u = (p - f) / safe
-    near = (np.abs(u) < 0.5) & (f > 0)
-    u = np.where(near, u, 0)
-    return np.where(near, f * (u - np.log1p(u)), scipy.special.xlogy(f, f) - f * log_p + (p - f))

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import scipy
 
 from forestmix.arrays import Array, fits, in_precision, per_variable
-from forestmix.families.base import ExpectedLogPartition, Family, RowCodes, RowExpectations
+from forestmix.families.base import Family, RowCodes
 from forestmix.families.primitive import Kind, Primitive, primitive
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
@@ -71,17 +71,6 @@ class Gaussian(Family):
         """Return ``a''(eta) = 1 / sd^2``."""
         return np.broadcast_to(1 / self.sd**2, np.shape(eta))
 
-    def expected_log_partition(self, mean: Array, spread: Array) -> ExpectedLogPartition:
-        """Return ``(m^2 + s^2) / (2 sd^2)``, ``m / sd^2`` and ``1 / sd^2``."""
-        value = 0.5 * ((mean / self.sd) ** 2 + (spread / self.sd) ** 2)
-        return ExpectedLogPartition(value, self.log_partition_slope(mean), self.log_partition_curvature(mean))
-
-    def expectations(self, y: Array, mean: Array, spread: Array) -> RowExpectations:
-        """Return the row terms from the residual, since ``g + t m - E a`` loses all digits when ``sd`` is small."""
-        residual = (y - mean) / self.sd
-        log_likelihood = -0.5 * residual**2 - 0.5 * (spread / self.sd) ** 2 - self._log_normaliser()
-        return RowExpectations(log_likelihood, residual / self.sd, 1 / self.sd**2)
-
     def primitive(self, x: Array) -> Primitive:
         """Return quadratic rows: factor ``1 / sd^2``, target x, at best the density at its mean."""
         sd = self.sd.astype(np.float64)
@@ -93,10 +82,6 @@ class Gaussian(Family):
 
         sd = self.sd.astype(np.float64)
         return RowCodes(rows.GAUSSIAN, 1 / sd, np.log(sd) + _HALF_LOG_TWO_PI)
-
-    def log_partition_gap(self, mean: Array, wide: Array, narrow: Array) -> Array:
-        """Return ``(wide^2 - narrow^2) / (2 sd^2)``, whatever the mean (paper, section 6)."""
-        return np.maximum(0.5 * ((wide / self.sd) ** 2 - (narrow / self.sd) ** 2), 0)
 
     def sample(self, eta: Array, rng: np.random.Generator) -> Array:
         """Draw ``N(eta, sd^2)``."""

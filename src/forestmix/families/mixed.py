@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from forestmix.arrays import Array, numbers
 from forestmix.errors import ArgumentError
-from forestmix.families.base import ExpectedLogPartition, Family, RowCodes, RowExpectations
+from forestmix.families.base import Family, RowCodes
 from forestmix.families.primitive import Primitive
 
 
@@ -105,27 +105,12 @@ class Mixed(Family):
         """Return ``a''(eta)`` of each row's family."""
         return self._join(lambda part: (part.log_partition_curvature,), eta)[0]
 
-    def expected_log_partition(self, mean: Array, spread: Array) -> ExpectedLogPartition:
-        """Return the expectations of each row's family."""
-        return ExpectedLogPartition(*self._join(lambda part: part.expected_log_partition, mean, spread))
-
-    def curvature_slopes(self, mean: Array, spread: Array) -> tuple[Array, Array]:
-        """Return the expected derivatives of each row's family."""
-        third, fourth = self._join(lambda part: part.curvature_slopes, mean, spread)
-        return third, fourth
-
-    def expectations(self, y: Array, mean: Array, spread: Array) -> RowExpectations:
-        """Return the row terms of each row's family, in the form that loses no digits there."""
-        return RowExpectations(*self._join(lambda part: part.expectations, y, mean, spread))
-
-    def primitive(self, x: Array) -> Primitive | None:
-        """Return the rows of each row's family; none where a part has none."""
+    def primitive(self, x: Array) -> Primitive:
+        """Return the rows of each row's family."""
+        x = np.broadcast_arrays(x, np.empty(len(self.which)))[0]
         found = [part.primitive(x[..., rows]) for part, rows in self._parts()]
-        known = [own for own in found if own is not None]
-        if len(known) < len(found):
-            return None
         joined = []
-        for field in zip(*known, strict=True):
+        for field in zip(*found, strict=True):
             lead = np.broadcast_shapes(*(one.shape[:-1] for one in field))
             whole = np.empty((*lead, len(self.which)), field[0].dtype)
             for rows, one in zip(self._rows(), field, strict=True):
@@ -143,10 +128,6 @@ class Mixed(Family):
                 return None
             kind[rows], scale[rows], constant[..., rows] = codes
         return RowCodes(kind, scale, constant)
-
-    def log_partition_gap(self, mean: Array, wide: Array, narrow: Array) -> Array:
-        """Return the gap of each row's family."""
-        return self._join(lambda part: (part.log_partition_gap,), mean, wide, narrow)[0]
 
     def sample(self, eta: Array, rng: np.random.Generator) -> Array:
         """Draw each row from its family."""

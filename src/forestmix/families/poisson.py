@@ -10,9 +10,9 @@ import scipy
 
 from forestmix.arrays import Array
 from forestmix.errors import ArgumentError
-from forestmix.families.base import ExpectedLogPartition, Family, RowCodes, RowExpectations, smallest_count
-from forestmix.families.bernoulli import cast, float_type, refuse
+from forestmix.families.base import Family, RowCodes, refuse, smallest_count
 from forestmix.families.primitive import Kind, Primitive, primitive
+from forestmix.families.row_expectations import cast, float_type
 
 #: The largest eta whose draws fit in 64-bit integers, with room for the spread of a draw.
 _LARGEST_SAMPLED = 43.0
@@ -55,36 +55,6 @@ class Poisson(Family):
         """Return ``a''(eta) = exp(eta)``."""
         return self.log_partition(eta)
 
-    def expected_log_partition(self, mean: Array, spread: Array) -> ExpectedLogPartition:
-        """Return ``exp(m + s^2 / 2)`` three times, infinite where that overflows."""
-        rate = cast(float_type(mean, spread), _expected_rate(mean, spread))[0]
-        return ExpectedLogPartition(rate, rate, rate)
-
-    def curvature_slopes(self, mean: Array, spread: Array) -> tuple[Array, Array]:
-        """Return ``exp(m + s^2 / 2)`` twice."""
-        rate = _expected_rate(mean, spread)
-        return rate, rate
-
-    def expectations(self, y: Array, mean: Array, spread: Array) -> RowExpectations:
-        """Return the row terms relative to the count, since ``y m - exp(m + s^2 / 2) - log y!`` cancels for large ones.
-
-        With ``d = m + s^2 / 2 - log y`` the log-likelihood is ``-y (exp(d) - 1 - d) - y s^2 / 2 - r(y)``, where ``r``
-        is what Stirling's formula ``y log y - y`` leaves of ``log y!``, and the error is ``-y (exp(d) - 1)``. All parts
-        of the first have one sign. Both are ``-exp(m + s^2 / 2)`` for y = 0.
-        """
-        rate = _expected_rate(mean, spread)
-        none = np.asarray(y) == 0
-        # Any positive count will do in place of 0: its terms are not chosen.
-        count = np.where(none, 1, np.asarray(y, np.float64))
-        with np.errstate(over="ignore"):
-            growth = 0.5 * np.square(spread, dtype=np.float64)
-            # Past 1000 the exponential is infinite anyway; a finite d keeps infinity minus infinity away.
-            d = np.minimum(mean + growth - np.log(count), 1000.0)
-            jump = np.expm1(d)
-            log_likelihood = np.where(none, -rate, -count * ((jump - d) + growth) - stirling_remainder(count))
-            error = np.where(none, -rate, -count * jump)
-        return RowExpectations(*cast(float_type(mean, spread), log_likelihood, error, rate))
-
     def primitive(self, x: Array) -> Primitive:
         """Return exponential rows with target x, at best with what Stirling's formula leaves of ``-log x!``."""
         return primitive(Kind.EXPONENTIAL, 1.0, x, -stirling_remainder(x))
@@ -94,16 +64,6 @@ class Poisson(Family):
         from forestmix.engines.compiled import rows
 
         return RowCodes(rows.POISSON, 0.0, stirling_remainder(x))
-
-    def log_partition_gap(self, mean: Array, wide: Array, narrow: Array) -> Array:
-        """Return ``exp(m + wide^2 / 2) (1 - exp(-(wide^2 - narrow^2) / 2))``, accurate for close spreads."""
-        wide, narrow = np.asarray(wide), np.asarray(narrow)
-        dtype = float_type(mean, wide, narrow)
-        wide, narrow = cast(np.float64, wide, narrow)
-        share = -np.expm1(np.minimum(-0.5 * (wide - narrow) * (wide + narrow), 0))
-        # Equal spreads have no gap, also where the rate itself is infinite.
-        rate = np.where(share > 0, _expected_rate(mean, wide), 0)
-        return cast(dtype, rate * share)[0]
 
     def sample(self, eta: Array, rng: np.random.Generator) -> Array:
         """Draw counts with rate ``exp(eta)``."""
@@ -163,9 +123,3 @@ def _upper_gamma(a: Array, x: Array) -> Array:
     correction = np.polynomial.polynomial.polyval(eta, [-1 / 3, 1 / 12, -2 / 135, 1 / 864])
     density = np.exp(-0.5 * a * eta**2) / np.sqrt(2 * math.pi * a)
     return np.where(large, scipy.special.ndtr(-eta * np.sqrt(a)) + density * correction, usual)
-
-
-def _expected_rate(mean: Array, spread: Array) -> Array:
-    """Return ``exp(m + s^2 / 2)`` in float64."""
-    with np.errstate(over="ignore"):
-        return np.exp(np.asarray(mean, np.float64) + 0.5 * np.square(spread, dtype=np.float64))

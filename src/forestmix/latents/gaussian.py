@@ -9,7 +9,6 @@ from typing import Any, Self
 import numpy as np
 import scipy
 
-from forestmix import vectors
 from forestmix.arrays import Array, inner
 from forestmix.families import Gaussian
 from forestmix.latents.base import Factors
@@ -47,13 +46,16 @@ class GaussianFactors(Factors):
         return 0.5 * inner(scaled, scaled) + self.spread_divergence(prior)
 
     def spread_divergence(self, prior: Any) -> Array:
-        """Return the part of it that comes from the standard deviations, (N or 1,).
+        """Return the part of it that comes from the standard deviations, ``sum_j (v - 1 - log v) / 2``, (N or 1,).
 
         Where ``s0_j`` is infinite, for a latent whose prior is among the rows (``flat.py``), it is minus the entropy of
-        ``q_j``.
+        ``q_j``, ``-(1 + log(2 pi sd_j^2)) / 2``.
         """
-        precision = np.broadcast_to(prior.family.sd.astype(np.float64) ** -2.0, self.sd.shape[1])
-        return 0.5 * vectors.spread_divergence(self.sd, precision)
+        precision, sd = prior.family.sd.astype(np.float64) ** -2.0, self.sd.astype(np.float64)
+        # A deviation of 0 has an infinite divergence, and a step to it is refused.
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            logarithm = 2 * np.log(sd) + np.log(np.where(precision > 0, precision, 2 * math.pi))
+            return 0.5 * np.sum(sd * sd * precision - 1 - logarithm, axis=1)
 
     def quantile(self, p: Array) -> Array:
         """Return ``mean + sd Phi^-1(p)``."""

@@ -32,13 +32,14 @@ def dense_gram(blocks: Iterable[Array], size: int) -> Array:
 
 
 def sparse_gram(W: scipy.sparse.csr_array, kappa: Array) -> Array:
-    """Return ``W^T diag(kappa) W`` as a dense array in Fortran order, by products of sparse matrices."""
+    """Return the lower triangle of ``W^T diag(kappa) W`` likewise, by products of sparse matrices."""
     W = W.astype(np.float64, copy=False)
     weighted = scipy.sparse.csr_array(W.T)  # a copy: W.T is in CSC form
     weighted.data *= kappa[weighted.indices]
     size = W.shape[1]
-    gram = np.empty((size, size), order="F")
-    # The matrix is symmetric, so its columns, which are neighbours in memory, are its rows.
+    gram = np.zeros((size, size), order="F")
     for block in blocks_of(size, 24 * size):
-        gram[:, block] = (weighted[block] @ W).toarray().T
+        first, end = block[0], block[-1] + 1
+        # The matrix is symmetric: what the product gives by rows are the columns of the triangle.
+        gram[first:, first:end] = (weighted[first:end] @ W[:, first:]).toarray().T
     return gram

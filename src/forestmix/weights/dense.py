@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from forestmix.arrays import Array, in_precision, numbers, working_dtype
 from forestmix.weights.base import Weights, as_indices
-from forestmix.weights.blocks import dense_gram
+from forestmix.weights.blocks import blocks_of, dense_gram
 from forestmix.weights.checks import blocks_of_rows, check_finite_matrix, check_matrix_shape
 from forestmix.weights.storage import DenseStorage
 
@@ -79,20 +79,17 @@ class DenseWeights(Weights):
         """Return the chosen rows as an array in float64."""
         return self.array[as_indices("rows", indices, self.shape[0])].astype(np.float64, copy=False)
 
+    def weighted_rows(self, kappa: Array) -> Iterator[Array]:
+        """Yield ``diag(sqrt(kappa)) W`` in blocks of rows, in float64."""
+        return _weighted_rows(self.array, kappa)
+
     def gram(self, kappa: Array) -> Array:
         """Return the lower triangle of ``W^T diag(kappa) W`` by BLAS, however many entries are zero."""
-        return dense_gram(self.weighted_rows(kappa), self.shape[1])
+        return dense_gram(_weighted_rows(self.array, kappa), self.shape[1])
 
     def row_gram(self, scale: Array) -> Array:
         """Return the lower triangle of ``W diag(scale) W^T``."""
-        return self._transpose().gram(scale)
-
-    def _transpose(self) -> DenseWeights:
-        """Return ``W^T`` on the same memory."""
-        weights = DenseWeights.__new__(DenseWeights)
-        weights.array = self.array.T
-        Weights.__init__(weights, (self.shape[1], self.shape[0]), self.dtype)
-        return weights
+        return dense_gram(_weighted_rows(self.array.T, scale), self.shape[0])
 
     def _columns(self, indices: Array | None) -> scipy.sparse.csc_array:
         return scipy.sparse.csc_array(self.array if indices is None else self.array[:, indices])
@@ -192,6 +189,13 @@ class MappedDenseWeights(Weights):
     def _label(self) -> str:
         names = [entry_map.__name__.strip("_") for entry_map in self._maps]
         return f"{' of '.join(reversed(names))} of {type(self._weights).__name__}"
+
+
+def _weighted_rows(array: Array, kappa: Array) -> Iterator[Array]:
+    """Yield ``diag(sqrt(kappa)) A`` in blocks of rows, in float64."""
+    for block in blocks_of(len(array), 24 * array.shape[1]):
+        rows = slice(block[0], block[-1] + 1)
+        yield np.sqrt(kappa[rows])[:, np.newaxis] * array[rows].astype(np.float64, copy=False)
 
 
 def dense_of(shape: tuple[int, int], row: Array, column: Array, value: Array) -> Array:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -67,43 +66,11 @@ class SparseWeights(Weights):
 
     def storage(self) -> SparseStorage:
         """Return the three arrays of W as CSR."""
-        return SparseStorage(*self.csr_arrays(), False)
+        return SparseStorage(self.matrix.indptr, self.matrix.indices, self.matrix.data, False)
 
     def row_gram(self, scale: Array) -> Array:
         """Return the lower triangle of ``W diag(scale) W^T``; the copy by columns that it takes is not kept."""
         return SparseWeights(self.matrix.T).gram(scale)
-
-    def csr_arrays(self) -> tuple[Array, Array, Array]:
-        """Return the three arrays of W by rows, as the kernels take them."""
-        return self.matrix.indptr, self.matrix.indices, self.matrix.data
-
-    @cached_property
-    def _cuts(self) -> dict[int, list[int]]:
-        return {}
-
-    @cached_property
-    def _reaches(self) -> dict[int, Array]:
-        return {}
-
-    def row_cuts(self, count: int) -> list[int]:
-        """Return rows at which to cut W into ``count`` ranges with about as many entries each."""
-        if count not in self._cuts:
-            entries = [self.nnz * k // count for k in range(1, count)]
-            self._cuts[count] = [0, *np.searchsorted(self.matrix.indptr, entries).tolist(), self.shape[0]]
-        return self._cuts[count]
-
-    def reach(self, count: int) -> Array:
-        """Return the columns in which each of ``row_cuts(count)`` has its entries: from, and to before, (count, 2)."""
-        if count not in self._reaches:
-            starts, columns, _ = self.csr_arrays()
-            ranges = []
-            for begin, end in pairwise(self.row_cuts(count)):
-                filled = begin + np.flatnonzero(np.diff(starts[begin : end + 1]))
-                # The entries of a row are sorted by their columns.
-                low, high = columns[starts[filled]], columns[starts[filled + 1] - 1]
-                ranges.append((low.min(), high.max() + 1) if len(filled) else (0, 0))
-            self._reaches[count] = np.array(ranges, np.int64)
-        return self._reaches[count]
 
     def _with_entries(self, entries: Array) -> SparseWeights:
         """Return the weights that have ``entries`` where W has its own.

@@ -1,0 +1,123 @@
+"""Row terms of a family as NumPy arrays, from the primitive that its rows are made of.
+
+With ``zeta = sign (eta - shift)`` and ``a(eta) = factor A(zeta)`` (``forestmix.families.primitive``)::
+
+    E log p = best - factor E D        e = sign factor (target - E A')        kappa = factor E A''
+
+The formulas of D and A are in ``row_terms``. All is computed in float64, and returned in it unless both the mean and
+the spread are float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from forestmix.arrays import Array
+from forestmix.families.expectations import quiet
+from forestmix.families.primitive import Kind, Primitive
+from forestmix.families.row_terms import gap_of, partition_of, slopes_of, terms_of
+
+
+class ExpectedLogPartition(NamedTuple):
+    """``E a(eta)``, ``E a'(eta)`` and ``E a''(eta)`` for ``eta ~ N(mean, spread^2)``, entry by entry."""
+
+    value: Array
+    slope: Array
+    curvature: Array
+
+
+class RowExpectations(NamedTuple):
+    """What a row contributes: ``E log p(x_i | eta_i)``, ``e_i = t(x_i) - E a'`` and ``kappa_i = E a''``."""
+
+    log_likelihood: Array
+    error: Array
+    curvature: Array
+
+
+def row_expectations(rows: Primitive, mean: Array, spread: Array) -> RowExpectations:
+    """Return the terms of rows with their data; a curvature that is constant has no axis of observations."""
+
+    def terms(kind: int, own: Primitive, m: Array, s: Array) -> tuple[Array, ...]:
+        loss, error, curvature = terms_of(kind)(np, own.target, own.sign * (m - own.shift), s)
+        return own.best - own.factor * loss, own.sign * own.factor * error, own.factor * curvature
+
+    return RowExpectations(*_of_each_kind(rows, terms, mean, spread))
+
+
+def expected_log_partition(rows: Primitive, mean: Array, spread: Array) -> ExpectedLogPartition:
+    """Return ``E a``, ``E a'`` and ``E a''`` of rows, whatever their data."""
+
+    def parts(kind: int, own: Primitive, m: Array, s: Array) -> tuple[Array, ...]:
+        value, _, slope, curvature = partition_of(kind)(np, own.sign * (m - own.shift), s)
+        return own.factor * value, own.sign * own.factor * slope, np.broadcast_to(own.factor * curvature, value.shape)
+
+    return ExpectedLogPartition(*_of_each_kind(rows, parts, mean, spread))
+
+
+def curvature_slopes(rows: Primitive, mean: Array, spread: Array) -> tuple[Array, Array]:
+    """Return the expected third and fourth derivatives of ``a``, whatever the data."""
+
+    def slopes(kind: int, own: Primitive, m: Array, s: Array) -> tuple[Array, ...]:
+        third, fourth = slopes_of(kind)(np, own.sign * (m - own.shift), s)
+        return own.sign * own.factor * third, own.factor * fourth
+
+    third, fourth = _of_each_kind(rows, slopes, mean, spread)
+    return third, fourth
+
+
+def log_partition_gap(rows: Primitive, mean: Array, wide: Array, narrow: Array) -> Array:
+    """Return ``E a(mean + wide z) - E a(mean + narrow z)``, also for close spreads, whatever the data."""
+
+    def gap(kind: int, own: Primitive, m: Array, w: Array, n: Array) -> tuple[Array, ...]:
+        return (own.factor * gap_of(kind)(np, own.sign * (m - own.shift), w, n),)
+
+    return _of_each_kind(rows, gap, mean, wide, narrow)[0]
+
+
+@quiet
+def _of_each_kind(rows: Primitive, compute: Callable[..., tuple[Array, ...]], *given: Array) -> tuple[Array, ...]:
+    """Return what ``compute(kind, rows, *given)`` gives for the rows of each kind, in their places."""
+    dtype, axes = float_type(*given), max(np.ndim(one) for one in (*rows, *given))
+    wide = [np.atleast_2d(np.asarray(one, np.float64)) for one in given]
+    kinds = np.unique(rows.kind).tolist() or [Kind.QUADRATIC]
+    if len(kinds) == 1:
+        found = compute(kinds[0], rows, *wide)
+    else:
+        shape = np.broadcast_shapes(*(np.shape(one) for one in (*rows, *wide)))
+        parts = []
+        for kind in kinds:
+            places = np.flatnonzero(np.broadcast_to(rows.kind, shape[-1:]) == kind)
+            own, mine = Primitive(*(_columns(one, places) for one in rows)), (_columns(one, places) for one in wide)
+            parts.append((places, compute(kind, own, *mine)))
+        found = _joined(parts, shape)
+    # Two axes were for the formulas; those that nobody gave go again.
+    return cast(dtype, *(one.reshape(one.shape[2 - axes :]) if axes < 2 else one for one in found))
+
+
+def _columns(array: Array, places: Array) -> Array:
+    """Return the chosen columns; one number that serves all stays as it is."""
+    return array if array.ndim == 0 or array.shape[-1] == 1 else array[..., places]
+
+
+def _joined(parts: list[tuple[Array, tuple[Array, ...]]], shape: tuple[int, ...]) -> tuple[Array, ...]:
+    """Return the results of all kinds, each in the columns of its rows."""
+    joined = tuple(np.empty(shape) for _ in parts[0][1])
+    for places, found in parts:
+        for whole, part in zip(joined, found, strict=True):
+            whole[..., places] = part
+    return joined
+
+
+def float_type(*arrays: Any) -> np.dtype[Any]:
+    """Return the floating dtype of a result: float32 if all arguments have it, else float64."""
+    return np.result_type(*(np.asarray(array) for array in arrays), np.float32)
+
+
+def cast(dtype: npt.DTypeLike, *arrays: Array) -> tuple[Array, ...]:
+    """Return the arrays in ``dtype``; what is too large for it becomes infinite, which the caller rejects as a step."""
+    with np.errstate(over="ignore"):
+        return tuple(np.asarray(array).astype(dtype, copy=False) for array in arrays)

@@ -2,7 +2,7 @@
 
 Rows of every family are made of these two (``forestmix.families.primitive``). With ``eta = m + s z``, ``z ~ N(0, 1)``,
 they have ten digits, relative to themselves, for m in [-50, 50] and s in [0, 1000], and as a rule twelve;
-``tests/engines/test_engine_expectations.py`` asks mpmath. All is plain arithmetic on whole arrays: no shape depends on
+``tests/families/test_expectations.py`` asks mpmath. All is plain arithmetic on whole arrays: no shape depends on
 a number, and no branch but one that saves time with NumPy, so JAX can trace it.
 
 Softplus, ``a(eta) = log(1 + exp(eta))``. Symmetry leaves ``m <= 0``, where all expectations can be tiny::
@@ -38,11 +38,11 @@ BLOCK = 1024
 #: The least exponent: functions that underflow are several times slower.
 _LEAST = np.array(-700.0)
 #: Beyond this spread that of the ramp no longer matters, and its square could overflow.
-_ENORMOUS = 1e9
+ENORMOUS = 1e9
 _ROOT_TWO_PI = math.sqrt(2 * math.pi)
 #: ``(1 + t) M(t)`` for Mills' ratio M, as a polynomial in ``(t - 5) / (t + 5)``: Chebyshev interpolation with mpmath,
 #: whose first term left out is 2e-16.
-_MILLS = (
+MILLS = (
     1.1568486282918946, -0.2294875382521184, 0.07778159886873769, 0.02507217930210036, -0.0661776007790963,
     0.061505045828185945, -0.03802659218584139, 0.016348231425036042, -0.004201290329187307, 1.9529678326371773e-05,
     0.00045704392357953655, -0.00013437036855802517, -2.480583845192319e-05, 2.2699386557775844e-05,
@@ -133,13 +133,13 @@ def _narrow(xp: Any, m: Any, s: Any) -> Expectations:
 
 def _wide(xp: Any, m: Any, s: Any) -> Expectations:
     """Return them by the ramp and the trapezoidal rule, in the lower tail at ``m + s^2``."""
-    nodes, table, least = _constants(xp, m, _GRID, _TABLE, _LEAST)
+    nodes, table, least = _constants(xp, m, GRID, TABLE, _LEAST)
     variance = s * s
     tail = m < -0.5 * variance
     c = xp.where(tail, m + variance, m)
     distance = (nodes - c[:, None]) * (math.sqrt(0.5) / s)[:, None]
     sums = (xp.exp(xp.maximum(-(distance * distance), least)) @ table) * (STEP / _ROOT_TWO_PI / s)[:, None]
-    ramp, above, below = _ramp(xp, c, xp.where(s < _ENORMOUS, xp.sqrt(variance + TAU * TAU), s))
+    ramp, above, below = _ramp(xp, c, xp.where(s < ENORMOUS, xp.sqrt(variance + TAU * TAU), s))
     value, success, failure, curvature = ramp + sums[:, 0], above + sums[:, 1], below - sums[:, 1], sums[:, 2]
     # Times exp(-eta), a is sigma(-eta) + rest, sigma is sigma(-eta), sigma' is sigma(-eta)^2 = sigma(-eta) - sigma'.
     scale = xp.exp(xp.where(tail, m + 0.5 * variance, xp.zeros_like(m)))
@@ -167,10 +167,10 @@ def _ramp(xp: Any, m: Any, s: Any) -> tuple[Any, Any, Any]:
 def mills_ratio(t: Any) -> Any:
     """Return ``M(t) = Phi(-t) / phi(t)`` of the normal distribution, for t from 0 on."""
     at = (t - 5) / (t + 5)
-    total = _MILLS[-1] * at
-    for coefficient in reversed(_MILLS[1:-1]):
+    total = MILLS[-1] * at
+    for coefficient in reversed(MILLS[1:-1]):
         total = (total + coefficient) * at
-    return (total + _MILLS[0]) / (1 + t)
+    return (total + MILLS[0]) / (1 + t)
 
 
 def _constants(xp: Any, like: Any, *arrays: np.ndarray) -> list[Any]:
@@ -198,11 +198,11 @@ def _grid() -> tuple[np.ndarray, np.ndarray]:
     return eta, np.stack([np.log1p(e) - ramp, slope, sigma * rest, tilted], axis=1)
 
 
-def _hermite() -> tuple[np.ndarray, np.ndarray]:
+def hermite(pairs: int) -> tuple[np.ndarray, np.ndarray]:
     """Return half of the positive Gauss-Hermite nodes each, and the weights of pairs, whose sum is one."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(2 * PAIRS)
-    return 0.5 * nodes[PAIRS:], 2 * weights[PAIRS:] / _ROOT_TWO_PI
+    nodes, weights = np.polynomial.hermite_e.hermegauss(2 * pairs)
+    return 0.5 * nodes[pairs:], 2 * weights[pairs:] / _ROOT_TWO_PI
 
 
-_GRID, _TABLE = _grid()
-_HALVES, _WEIGHTS = _hermite()
+GRID, TABLE = _grid()
+_HALVES, _WEIGHTS = hermite(PAIRS)

@@ -11,21 +11,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import numba
-import numpy as np
-
-from forestmix.arrays import Array, plain
 
 #: Entries of W for each thread: to wake one takes up to 0.3 ms, in which about this many are read.
 WORTH_A_THREAD = 2**19
 
-#: Entries of a dense W that a pass takes as long for as a kernel over variables does for one of them, and for a row
-#: whose expectation is an exponential, or takes a sum over nodes.
-ENTRIES, ENTRIES_OF_EXPONENTIAL, ENTRIES_OF_EXPECTATION = 4, 32, 128
+#: Entries of a dense W that a pass takes as long for as for the terms of a row.
+ENTRIES_OF_ROW = 128
 
 _config: Any = numba.config  # which has its settings from the environment
 _pool: ThreadPoolExecutor | None = None
@@ -67,32 +61,6 @@ def run_all(calls: Sequence[Callable[[], object]]) -> None:
             future.exception()  # waits, and sooner than ``concurrent.futures.wait`` does
     for future in started:
         future.result()
-
-
-def summed(
-    kernel: Callable[..., None], shape: tuple[int, int], sums: int, *arguments: Array | float, entries: int = ENTRIES
-) -> Array:
-    """Run a kernel over the variables of a batch, and return its totals, (N, sums).
-
-    Args:
-        kernel: called with a range of variables, the arguments, and an array for its totals.
-        shape: number of observations and of variables.
-        sums: how many totals there are for each observation.
-        arguments: of the kernel; arrays of any layout.
-        entries: as many entries of W take as long as a variable.
-
-    """
-    (count, size), given = shape, [plain(part) if isinstance(part, np.ndarray) else part for part in arguments]
-    number = threads(entries * count * size)
-    totals = np.zeros((number, count, sums))
-    if number == 1:
-        kernel(0, size, *given, totals[0])
-        return np.asarray(totals[0])
-    cuts = even_cuts(size, number)
-    run_all([
-        partial(kernel, low, high, *given, part) for (low, high), part in zip(pairwise(cuts), totals, strict=True)
-    ])  # fmt: skip
-    return np.asarray(totals.sum(axis=0))
 
 
 def _threads() -> ThreadPoolExecutor:

@@ -1,0 +1,189 @@
+"""The compiled engine: the formulas of ``engines.reference`` in one reading of W, on threads.
+
+One observation over a dense W or a sparse one by rows takes one pass over W. All else takes products before the rows
+and products after them, with the terms of the rows compiled in between.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from forestmix.arrays import Array
+from forestmix.engines.compiled import rows as row_kernels
+from forestmix.engines.compiled import threaded
+from forestmix.engines.compiled.passes import has_pass, one_pass
+from forestmix.engines.compiled.products import Products, SparseColumnProducts, StencilProducts
+from forestmix.engines.compiled.rows import RowTable, quadratic_rows, row_table, terms_of_rows
+from forestmix.engines.protocol import Capability, Moments, RowTerms, Spread, Statistics, Want
+from forestmix.families.expectations import quiet
+from forestmix.model import Layer, Observations
+from forestmix.weights.base import Weights
+from forestmix.weights.storage import SparseStorage, StencilStorage
+
+_SPREADS = {
+    Spread.NONE: row_kernels.NO_SPREAD,
+    Spread.ABSOLUTE: row_kernels.ABSOLUTE_SPREAD,
+    Spread.SQUARED: row_kernels.SQUARED_SPREAD,
+}
+_CURVATURES = Want.CURVATURE | Want.INFORMATION
+_NO_BIAS = 0.0
+
+
+class CompiledEngine:
+    """Weights in NumPy's or SciPy's arrays, compiled by Numba."""
+
+    name = "compiled"
+    capabilities = frozenset({Capability.SWEEP})
+
+    def observe(self, layer: Layer, observations: Observations) -> RowTable:
+        """Return the rows with their data."""
+        return row_table(layer, observations)
+
+    @quiet
+    def statistics(
+        self, layer: Layer, rows: RowTable, q: Moments, want: Want, spread: Spread | Any
+    ) -> tuple[Statistics, RowTerms]:
+        """Return the sums over rows that are wanted at q, and the terms of the rows."""
+        storage = storage_of(layer.weights)
+        if len(q.mean) > 1 or not isinstance(spread, Spread) or not has_pass(storage):
+            return _by_products(layer, _products(layer.weights, storage, len(q.mean)), rows, q, want, spread)
+        curved = bool(want & _CURVATURES)
+        found = one_pass(
+            storage, rows.observation(0), _plain(layer, layer.bias), _plain(layer, q.mean[0]), _plain(layer, q.sd[0]),
+            spreads=spread is not Spread.NONE or Want.CURVATURE in want, spread=_SPREADS[spread],
+            sums=3 if curved else int(Want.GRADIENT in want),
+        )  # fmt: skip
+        sums = dict(zip(("gradient", "curvature_sd", "information"), found.sums[:, np.newaxis], strict=False))
+        totals = {"value": found.totals[:1], "magnitude": found.totals[1:]}
+        terms = RowTerms(*(term[np.newaxis] for term in found[2:]))
+        return _chosen(want, {**totals, **sums}), terms
+
+    @quiet
+    def curvatures(self, layer: Layer, kappa: Array, sd: Array, want: Want) -> tuple[Any, Any]:
+        """Return ``D_j sigma_j`` and ``H_j`` at given ``kappa``, of the two those that are wanted."""
+        storage = storage_of(layer.weights)
+        if len(kappa) > 1 or len(sd) > 1 or not has_pass(storage):
+            products = _products(layer.weights, storage, max(len(kappa), len(sd)))
+            s = products.project(None, sd, None)[1] if Want.CURVATURE in want else None
+            return _curvatures(products, kappa, s, want)
+        if not want & _CURVATURES:
+            return None, None
+        # A pass over quadratic rows with these factors; at a mean of 0 they have no gradient.
+        width = _plain(layer, sd[0])
+        found = one_pass(
+            storage, quadratic_rows(kappa[0]), _plain(layer, _NO_BIAS), np.zeros_like(width), width,
+            spreads=Want.CURVATURE in want, spread=row_kernels.NO_SPREAD, sums=3,
+        )  # fmt: skip
+        curvature_sd, information = found.sums[1:3, np.newaxis]
+        return curvature_sd if Want.CURVATURE in want else None, information if Want.INFORMATION in want else None
+
+    @quiet
+    def normal_product(self, layer: Layer, kappa: Array, p: Array) -> tuple[Array, Array]:
+        """Return ``W^T K W p``, (N, m), and ``p^T W^T K W p``, (N,).
+
+        In one pass they are minus the gradient, and minus twice the value, of the quadratic rows
+        ``-kappa_i eta_i^2 / 2`` at ``eta = W p``.
+        """
+        storage = storage_of(layer.weights)
+        if len(p) == 1 and has_pass(storage):
+            direction = _plain(layer, p[0])
+            found = one_pass(
+                storage, quadratic_rows(kappa[0]), _plain(layer, _NO_BIAS), direction, direction,
+                spreads=False, spread=row_kernels.NO_SPREAD, sums=1,
+            )  # fmt: skip
+            return -found.sums[:1], -2 * found.totals[:1]
+        products = _products(layer.weights, storage, len(p))
+        image = products.project(p, None, None)[0]
+        weighted = (kappa * image).astype(image.dtype, copy=False)
+        return products.collect(weighted, None, None)[0], np.sum(image * weighted, axis=1, dtype=np.float64)
+
+
+def _by_products(
+    layer: Layer, products: Products, rows: RowTable, q: Moments, want: Want, spread: Spread | Any
+) -> tuple[Statistics, RowTerms]:
+    """Return statistics and terms from products before the rows and products after them."""
+    absolute = Want.CURVATURE in want or spread is Spread.ABSOLUTE
+    variance = q.sd * q.sd if spread is Spread.SQUARED else None
+    eta, s, v = products.project(q.mean, q.sd if absolute else None, variance)
+    eta = eta + layer.bias
+    known = {Spread.NONE: np.zeros((1, 1)), Spread.ABSOLUTE: s, Spread.SQUARED: None if v is None else np.sqrt(v)}
+    given = known[spread] if isinstance(spread, Spread) else spread
+    totals, terms = _row_terms(layer, rows, eta, given)
+    sums = {"value": totals[:, 0], "magnitude": totals[:, 1]}
+    if Want.GRADIENT in want:
+        sums["gradient"] = products.collect(terms.error, None, None)[0]
+    sums["curvature_sd"], sums["information"] = _curvatures(products, terms.kappa, s, want)
+    return _chosen(want, sums), terms
+
+
+def _curvatures(products: Products, kappa: Array, s: Array | None, want: Want) -> tuple[Any, Any]:
+    """Return ``|W|^T (s kappa)`` and ``(W∘W)^T kappa``, of the two those that are wanted."""
+    weighted = s * kappa if s is not None and Want.CURVATURE in want else None
+    return products.collect(None, weighted, kappa if Want.INFORMATION in want else None)[1:]
+
+
+def _row_terms(layer: Layer, rows: RowTable, eta: Array, spread: Array) -> tuple[Array, RowTerms]:
+    """Return value and magnitude of each observation, (N, 2), and the terms of the rows."""
+    count, n = eta.shape
+    error, kappa, totals = np.empty_like(eta), np.empty_like(eta), np.zeros((count, 2))
+    bias, spread = _plain(layer, layer.bias), np.require(spread, np.float64, "CW")
+    number = threaded.threads(threaded.ENTRIES_OF_ROW * n)
+    cuts, parts = threaded.even_cuts(n, number), np.zeros((number, 2))
+    for k in range(count):
+        own = rows.observation(k), bias, eta[k], spread[k if len(spread) > 1 else 0], error[k], kappa[k]
+        threaded.run_all([
+            partial(terms_of_rows, *cut, *own, row_kernels.new_workspace(), part)
+            for cut, part in zip(pairwise(cuts), parts, strict=True)
+        ])  # fmt: skip
+        totals[k] = parts.sum(axis=0)
+    return totals, RowTerms(eta, error, kappa[:1] if rows.shares_curvature else kappa)
+
+
+def _chosen(want: Want, sums: dict[str, Any]) -> Statistics:
+    """Return statistics of the sums that are wanted."""
+    flags = {"value": Want.VALUE, "magnitude": Want.VALUE, "gradient": Want.GRADIENT}
+    flags |= {"curvature_sd": Want.CURVATURE, "information": Want.INFORMATION}
+    return Statistics(want, **{name: sums[name] for name, flag in flags.items() if flag in want})
+
+
+def _products(weights: Weights, storage: Any, count: int) -> Products:
+    """Return how products are made for so many observations."""
+    if isinstance(storage, StencilStorage):
+        return StencilProducts(weights, storage)
+    if isinstance(storage, SparseStorage) and storage.transposed and count == 1:
+        return SparseColumnProducts(weights, storage)
+    return Products(weights)
+
+
+def _plain(layer: Layer, array: Any) -> Array:
+    """Return a vector as kernels take it, of one entry where one serves all."""
+    return np.atleast_1d(np.require(array, layer.dtype, "CW"))
+
+
+def storage_of(weights: Weights) -> Any:
+    """Return how the entries of W lie in memory; ``None`` where only its products are known."""
+    from forestmix.weights.convolution import Convolution
+    from forestmix.weights.dense import DenseWeights
+    from forestmix.weights.sparse import SparseWeights
+    from forestmix.weights.sparse_columns import SparseColumnWeights
+    from forestmix.weights.storage import DenseStorage
+
+    if isinstance(weights, DenseWeights):
+        array = weights.array
+        return DenseStorage(array, False) if array.flags.c_contiguous else DenseStorage(array.T, True)
+    if isinstance(weights, SparseWeights):
+        return SparseStorage(*weights.csr_arrays(), False)
+    if isinstance(weights, SparseColumnWeights):
+        matrix = weights.columns()
+        return SparseStorage(matrix.indptr, matrix.indices, matrix.data, True)
+    if isinstance(weights, Convolution) and weights._has_few:
+        shifts = (weights._vertical.shift, weights._horizontal.shift)
+        return StencilStorage(
+            weights.kernels, weights.image_shape, weights.latent_shape, shifts,
+            weights._turned_kernels, weights._turned_shifts,
+        )  # fmt: skip
+    return None

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from forestmix.arrays import Array
-from forestmix.forest.engines import Engine, Options, SharedParents, State, engine_for, shared_state
-from forestmix.forest.leaves import base, pair_scores
+from forestmix.forest.engines import Engine, SharedParents, State, engine_for
 from forestmix.forest.parameters import ForestParameters
 from forestmix.latents import GaussianFactors
 from forestmix.model import Observations
@@ -48,42 +47,40 @@ def infer_given(
     """
     engine = engine_for(p, data, shared)
     mean = np.broadcast_to(p.prior_mean, (data.x.shape[0], p.n_trees))
-    state = State(p, GaussianFactors(mean, p.prior.sd[None]), responsibilities, -np.inf)
-    options = Options(learn=False, parents=parents)
+    q = GaussianFactors(mean, p.prior.sd[None])
     if shared and p.noise is not None and not parents:
-        state = engine.sweep(state, options)
+        state = engine.evaluate(p, engine.latents(p, q, responsibilities), responsibilities)
         trace, converged = [state.value], True
     elif shared and parents:
-        state, trace, converged = _together(engine, state, options, max_iter, tol)
+        state, trace, converged = _together(engine, State(p, q, responsibilities, -np.inf), max_iter, tol)
     else:
-        q, trace, converged = _one_by_one(engine, state, max_iter, tol)
-        state = engine.finish(p, q, responsibilities, options)
+        q, trace, converged = _one_by_one(engine, p, q, responsibilities, max_iter, tol)
+        state = engine.evaluate(p, q, responsibilities)
     sd = np.broadcast_to(state.latents.sd, state.latents.mean.shape).copy()
     return ForestPosterior(state.latents.mean, sd, state.responsibilities, state.value, np.array(trace), converged)
 
 
-def _together(
-    engine: Engine, state: State, options: Options, max_iter: int, tol: float
-) -> tuple[State, list[float], bool]:
+def _together(engine: Engine, state: State, max_iter: int, tol: float) -> tuple[State, list[float], bool]:
     trace: list[float] = []
     while len(trace) < max_iter:
-        state = engine.sweep(state, options)
+        p, q = state.forest, engine.latents(state.forest, state.latents, state.responsibilities)
+        state = engine.evaluate(p, q, None)
         trace.append(state.value)
         if len(trace) > 1 and trace[-1] - trace[-2] <= tol * engine.data.x.size:
             return state, trace, True
     return state, trace, False
 
 
-def _one_by_one(engine: Engine, state: State, max_iter: int, tol: float) -> tuple[GaussianFactors, list[float], bool]:
+def _one_by_one(
+    engine: Engine, p: ForestParameters, q: GaussianFactors, r: Array, max_iter: int, tol: float
+) -> tuple[GaussianFactors, list[float], bool]:
     """Sweep until no latent of an observation moves by more than ``tol`` of its sd; the others go on without it.
 
     A rule on gains would not do: to a gain of 1e-9 nats the means are off by the square root of that, and where they
     stop would depend on the company.
     """
-    p, r = state.forest, state.responsibilities
-    shape = state.latents.mean.shape
-    mean, sd = np.array(state.latents.mean), np.broadcast_to(state.latents.sd, shape).copy()
-    values, active = np.zeros(shape[0]), np.arange(shape[0])
+    mean, sd = np.array(q.mean), np.broadcast_to(q.sd, q.mean.shape).copy()
+    values, active = np.zeros(len(mean)), np.arange(len(mean))
     fixed = engine.constant(p) - (p.divergence_of_parents(r) if isinstance(engine, SharedParents) else 0.0)
     trace: list[float] = []
     while len(trace) < max_iter and len(active):
@@ -101,6 +98,5 @@ def _one_by_one(engine: Engine, state: State, max_iter: int, tol: float) -> tupl
 
 def elbo_at(p: ForestParameters, data: Observations, q: GaussianFactors, responsibilities: Array) -> float:
     """Return the ELBO (paper, equation 1) at given factors, with parents shared by the observations."""
-    options = Options(learn=False, parents=False)
-    constant = float(np.sum(base(p, data)))
-    return shared_state(p, q, pair_scores(p, data, q), responsibilities, options, constant).value
+    # Not from the moments of Gaussian leaves, which cancel where the units of x are not standard.
+    return SharedParents(data).evaluate(p, q, responsibilities).value

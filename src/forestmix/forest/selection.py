@@ -68,30 +68,27 @@ def select_n_trees(
         random_state: seed of the split into parts.
 
     """
-    from forestmix.forest.estimator import ForestMixtureModel
+    from forestmix.forest.estimator import ForestMixtureModel  # first: it says what is missing without scikit-learn
+
+    # isort: split
+    from sklearn.base import clone
+    from sklearn.model_selection import cross_val_score
 
     numbers = _numbers_of_trees(candidates)
     model = ForestMixtureModel(random_state=0) if model is None else model
     if not isinstance(model, ForestMixtureModel):
         raise ArgumentError(f"model must be a ForestMixtureModel or None; got {type(model).__name__}.")
-    settings = model.get_params()
     N = len(ForestMixtureModel()._numbers(X, reset=True))
-    # Rows of X itself, so that a data frame keeps the names of its columns.
-    rows = X.iloc if hasattr(X, "iloc") else X if hasattr(X, "columns") else np.asanyarray(X)
     if isinstance(folds, bool) or not isinstance(folds, int | np.integer) or not 2 <= folds <= N:
         raise ArgumentError(f"folds must be a whole number from 2 to the {N} observations; got {shown(folds)}.")
     parts = np.array_split(generator_of(random_state).permutation(N), folds)
-    scores = np.empty((len(numbers), folds))
-    for column, held_out in enumerate(parts):
-        kept = np.setdiff1d(np.arange(N), held_out)
-        for row, number in enumerate(numbers):
-            fitted = ForestMixtureModel(**(settings | {"n_trees": number})).fit(rows[kept])
-            scores[row, column] = fitted.score(rows[held_out])
+    splits = [(np.setdiff1d(np.arange(N), held_out), held_out) for held_out in parts]
+    models = [clone(model).set_params(n_trees=number) for number in numbers]
+    scores = np.array([cross_val_score(each, X, cv=splits, error_score="raise") for each in models])
     mean = scores.mean(axis=1)
     place = int(np.argmax(mean))
     near = mean >= mean[place] - _standard_error(scores, place)
-    final = ForestMixtureModel(**(settings | {"n_trees": numbers[place]})).fit(X)
-    return TreeSelection(np.array(numbers), scores, numbers[place], numbers[int(np.argmax(near))], final)
+    return TreeSelection(np.array(numbers), scores, numbers[place], numbers[int(np.argmax(near))], models[place].fit(X))
 
 
 def _numbers_of_trees(candidates: Any) -> list[int]:

@@ -78,10 +78,6 @@ class Engine(ABC):
     def evaluate(self, forest: ForestParameters, q: GaussianFactors, responsibilities: Array | None) -> State:
         """Return the state with these parameters, and with the best parents where none are given."""
 
-    @abstractmethod
-    def fit_of_observations(self, forest: ForestParameters, q: GaussianFactors, responsibilities: Array) -> Array:
-        """Return each observation's part of the ELBO less ``base`` and the divergences, (N,)."""
-
 
 class SharedParents(Engine):
     """One forest for all observations; ``q(e_ij) ∝ pi_ij exp(sum_s E log p_hat(x_si | y_sj))``."""
@@ -115,12 +111,6 @@ class SharedParents(Engine):
         scores = self.scores(forest, q)
         r = best_parents(forest, scores) if responsibilities is None else responsibilities
         return self._state(forest, q, scores, r)
-
-    def fit_of_observations(self, forest: ForestParameters, q: GaussianFactors, responsibilities: Array) -> Array:
-        """Return ``sum_ij r_ij E log p_hat(x_si | y_sj)``."""
-        every = np.arange(forest.n_variables)
-        trees = [rows(forest, self.data, q, j, every).log_likelihood @ r for j, r in enumerate(responsibilities.T)]
-        return np.sum(trees, axis=0)
 
     def _state(self, forest: ForestParameters, q: GaussianFactors, scores: Array, responsibilities: Array) -> State:
         fit = float(np.sum(np.where(responsibilities > 0, responsibilities * scores, 0.0)))
@@ -162,10 +152,6 @@ class ParentsPerObservation(Engine):
         """Take one step on ``q(y)``, with ``q(e)`` at its best before it."""
         parts = [latent_step(forest, some, part, r) for some, part, r, _ in self.chunks(forest, q)]
         return GaussianFactors.joined(parts)
-
-    def fit_of_observations(self, forest: ForestParameters, q: GaussianFactors, responsibilities: Array) -> Array:
-        """Return ``sum_i log sum_j pi_ij exp E log p_hat(x_si | y_sj)``."""
-        return np.concatenate([part.sum(axis=1) for *_, part in self.chunks(forest, q)])
 
     def maximise(
         self, forest: ForestParameters, q: GaussianFactors, settings: Settings, temperature: float = 1.0

@@ -54,46 +54,44 @@ def infer_given(
     elif shared and parents:
         state, trace, converged = _together(engine, State(p, q, responsibilities, -np.inf), max_iter, tol)
     else:
-        q, trace, converged = _one_by_one(engine, p, q, responsibilities, max_iter, tol)
-        state = engine.evaluate(p, q, responsibilities)
+        state, trace, converged = _one_by_one(engine, State(p, q, responsibilities, -np.inf), max_iter, tol)
     sd = np.broadcast_to(state.latents.sd, state.latents.mean.shape).copy()
     return ForestPosterior(state.latents.mean, sd, state.responsibilities, state.value, np.array(trace), converged)
 
 
 def _together(engine: Engine, state: State, max_iter: int, tol: float) -> tuple[State, list[float], bool]:
+    """Sweep until the ELBO gains less than ``tol`` for each entry of x."""
     trace: list[float] = []
     while len(trace) < max_iter:
-        p, q = state.forest, engine.latents(state.forest, state.latents, state.responsibilities)
-        state = engine.evaluate(p, q, None)
+        q = engine.latents(state.forest, state.latents, state.responsibilities)
+        state = engine.evaluate(state.forest, q, None)
         trace.append(state.value)
         if len(trace) > 1 and trace[-1] - trace[-2] <= tol * engine.data.x.size:
             return state, trace, True
     return state, trace, False
 
 
-def _one_by_one(
-    engine: Engine, p: ForestParameters, q: GaussianFactors, r: Array, max_iter: int, tol: float
-) -> tuple[GaussianFactors, list[float], bool]:
+def _one_by_one(engine: Engine, state: State, max_iter: int, tol: float) -> tuple[State, list[float], bool]:
     """Sweep until no latent of an observation moves by more than ``tol`` of its sd; the others go on without it.
 
     A rule on gains would not do: to a gain of 1e-9 nats the means are off by the square root of that, and where they
     stop would depend on the company.
     """
-    mean, sd = np.array(q.mean), np.broadcast_to(q.sd, q.mean.shape).copy()
-    values, active = np.zeros(len(mean)), np.arange(len(mean))
-    fixed = engine.constant(p) - (p.divergence_of_parents(r) if isinstance(engine, SharedParents) else 0.0)
-    trace: list[float] = []
+    p, r = state.forest, state.responsibilities
+    mean = np.array(state.latents.mean)
+    sd = np.broadcast_to(state.latents.sd, mean.shape).copy()
+    active, rest, trace = np.arange(len(mean)), engine, []
     while len(trace) < max_iter and len(active):
         old = GaussianFactors(mean[active], sd[active])
-        new = engine.latents(p, old, r)
+        new = rest.latents(p, old, r)
         mean[active], sd[active] = new.mean, new.sd
-        values[active] = engine.fit_of_observations(p, new, r) - p.divergence(new)
-        trace.append(float(values.sum()) + fixed)
+        state = engine.evaluate(p, GaussianFactors(mean, sd), r)
+        trace.append(state.value)
         moves = np.maximum(np.abs(new.mean - old.mean) / new.sd, np.abs(new.sd / old.sd - 1)).max(axis=1)
         goes_on = np.flatnonzero(moves > tol)
         if len(goes_on) < len(active):
-            active, engine = active[goes_on], engine.take(goes_on)
-    return GaussianFactors(mean, sd), trace, not len(active)
+            active, rest = active[goes_on], rest.take(goes_on)
+    return state, trace, not len(active)
 
 
 def elbo_at(p: ForestParameters, data: Observations, q: GaussianFactors, responsibilities: Array) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import scipy
@@ -18,7 +18,7 @@ from forestmix.forest.starts import starts
 from forestmix.latents import GaussianFactors
 from forestmix.model import Observations
 
-#: Sweeps over which the temperature falls to 1.
+#: Sweeps over which the temperature goes down to 1.
 _COOLING = 8
 #: Newton steps on the leaves before the first sweep of a family that is not Gaussian.
 _WARMING = 5
@@ -32,11 +32,11 @@ _TRUSTED, _FINALISTS = 2, 2
 
 @dataclass(frozen=True)
 class Run:
-    """A run of EM: where it ended, the ELBO after each sweep, and whether the gains fell below the tolerance."""
+    """A run of EM so far: where it is, the ELBO after each sweep, and whether the last gain was below the tolerance."""
 
     state: State
-    trace: list[float]
-    converged: bool
+    trace: list[float] = field(default_factory=list)
+    converged: bool = False
 
 
 def learn(data: Observations, family: Family, settings: Settings, rng: np.random.Generator) -> Run:
@@ -56,7 +56,7 @@ def learn(data: Observations, family: Family, settings: Settings, rng: np.random
             forest = engine.maximise(forest, q, settings).forest
     elif settings.learn_prior:
         forest = replace(forest, parent_prior=0.9 * found.state.responsibilities + 0.1 / settings.n_trees)
-    return climb(engine, engine.maximise(forest, q, settings), settings)
+    return climb(engine, Run(engine.maximise(forest, q, settings)), settings)
 
 
 def learn_gaussian(data: Observations, settings: Settings, rng: np.random.Generator) -> Run:
@@ -70,10 +70,10 @@ def learn_gaussian(data: Observations, settings: Settings, rng: np.random.Genera
     runs = [anneal(engine, latents, short) for latents in starts(data.x, settings.n_trees, rng, settings.n_init)]
     for place, run in enumerate(runs):
         settings.report(f"start {place + 1} of {settings.n_init}: ELBO {run.state.value:.8g}")
-    finals = [resume(engine, run, settings) for run in runs[:_TRUSTED]]
+    finals = [climb(engine, run, settings) for run in runs[:_TRUSTED]]
     best = max(finals, key=lambda run: run.state.value)
     for run in sorted(runs[_TRUSTED:], key=lambda run: -run.state.value)[:_FINALISTS]:
-        done = resume(engine, run, settings)
+        done = climb(engine, run, settings)
         if is_better(done.state, best.state):
             best = done
     settings.report(f"best start: ELBO {best.state.value:.8g} after {len(best.trace)} sweeps")
@@ -86,30 +86,21 @@ def anneal(engine: GaussianShared, latents: GaussianFactors, settings: Settings)
     if settings.temperature > 1:
         for heat in np.geomspace(settings.temperature, 1.0, _COOLING, endpoint=False):
             state = engine.sweep(state, settings, float(heat))
-    return climb(engine, state, settings)
+    return climb(engine, Run(state), settings)
 
 
-def resume(engine: Engine, run: Run, settings: Settings) -> Run:
-    """Go on with a run that was cut short."""
-    if run.converged or len(run.trace) >= settings.max_iter:
-        return run
-    more = climb(engine, run.state, replace(settings, max_iter=settings.max_iter - len(run.trace)))
-    return Run(more.state, run.trace + more.trace, more.converged)
-
-
-def climb(engine: Engine, state: State, settings: Settings, rival: float = -np.inf) -> Run:
-    """Sweep until the gain falls below ``tol`` for each entry of x; give up early when far behind a rival."""
+def climb(engine: Engine, run: Run, settings: Settings, rival: float = -np.inf) -> Run:
+    """Sweep until the gain is below ``tol`` for each entry of x; give up early when far behind a rival."""
     entries = max(float(counts(engine.data).sum()), 1.0)
-    trace: list[float] = []
-    for sweep in range(settings.max_iter):
+    state, trace, converged = run.state, list(run.trace), run.converged
+    while not converged and len(trace) < settings.max_iter:
         state = engine.sweep(state, settings)
         trace.append(state.value)
-        gain = trace[-1] - trace[-2] if sweep else np.inf
-        if gain <= settings.tol * entries:
-            return Run(state, trace, True)
-        if sweep >= _TRIAL and state.value + gain * settings.max_iter < rival:
+        gain = trace[-1] - trace[-2] if len(trace) > 1 else np.inf
+        converged = gain <= settings.tol * entries
+        if len(trace) > _TRIAL and state.value + gain * settings.max_iter < rival:
             break
-    return Run(state, trace, False)
+    return Run(state, trace, converged)
 
 
 def improve(engine: GaussianShared, best: Run, settings: Settings, rng: np.random.Generator) -> Run:
@@ -120,7 +111,8 @@ def improve(engine: GaussianShared, best: Run, settings: Settings, rng: np.rando
     failures = 0
     while failures < settings.n_moves:
         for latents in proposals(best.state, engine.data, rng):
-            run = climb(engine, engine.maximise(best.state.forest, latents, settings), settings, best.state.value)
+            start = Run(engine.maximise(best.state.forest, latents, settings))
+            run = climb(engine, start, settings, best.state.value)
             if is_better(run.state, best.state):
                 trace = best.trace + [value for value in run.trace if value > best.trace[-1]]
                 best, failures = Run(run.state, trace, run.converged), 0

@@ -62,7 +62,7 @@ def regression(p: ForestParameters, sums: Moments, min_variance: float) -> Fores
     variance = np.maximum(sums.xx / count - x**2 - w * covariance, min_variance)
     b, noise = x - w * y, np.sqrt(variance)
     empty = np.broadcast_to(sums.number < 1e-8, w.shape)
-    if empty.any():
+    if empty.any() and p.noise is not None:
         # A pair that nothing was seen of keeps what it has.
         w, b, noise = (np.where(empty, old, new) for old, new in ((p.weights, w), (p.bias, b), (p.noise, noise)))
     return replace(p, weights=w, bias=b, noise=noise)

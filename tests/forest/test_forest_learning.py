@@ -5,7 +5,7 @@ import pytest
 from sklearn.metrics import adjusted_rand_score
 
 import forestmix as fmx
-from forestmix.forest.engines import engine_for
+from forestmix.forest.engines import State, engine_for
 from forestmix.forest.learning import empty_forest
 from forestmix.forest.settings import Settings
 from forestmix.latents import GaussianFactors
@@ -46,7 +46,7 @@ def test_sweeps_from_a_random_start_never_lower_the_elbo(family, shared, learn_p
     q = GaussianFactors(rng.standard_normal((40, 3)), np.full((1, 3), 0.5))
     forest, settings = empty_forest(data, 3, family), Settings(n_trees=3, shared=shared, learn_prior=learn_prior)
     engine = engine_for(forest, data, shared)
-    state = engine.maximise(forest, q, settings)
+    state = engine.maximise(State(forest, q, forest.parent_prior), settings)
     for _ in range(15):
         value, state = state.value, engine.sweep(state, settings)
         assert state.value >= value - 1e-9 * abs(value)

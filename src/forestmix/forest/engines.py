@@ -39,7 +39,7 @@ class State:
     forest: ForestParameters
     latents: GaussianFactors
     responsibilities: Array
-    value: float
+    value: float = -np.inf
 
 
 class Engine(ABC):
@@ -61,80 +61,75 @@ class Engine(ABC):
 
     def sweep(self, state: State, settings: Settings, temperature: float = 1.0) -> State:
         """Update ``q(y)``, then all the rest."""
-        q = self.latents(state.forest, state.latents, state.responsibilities)
-        return self.maximise(*centred(state.forest, q), settings, temperature)
+        forest, q = centred(state.forest, self.latents(state))
+        return self.maximise(replace(state, forest=forest, latents=q), settings, temperature)
 
     @abstractmethod
-    def latents(self, forest: ForestParameters, q: GaussianFactors, responsibilities: Array) -> GaussianFactors:
+    def latents(self, state: State) -> GaussianFactors:
         """Return a better ``q(y)``."""
 
     @abstractmethod
-    def maximise(
-        self, forest: ForestParameters, q: GaussianFactors, settings: Settings, temperature: float = 1.0
-    ) -> State:
+    def maximise(self, state: State, settings: Settings, temperature: float = 1.0) -> State:
         """Learn the leaves, then update the parents, at a temperature that divides their log-likelihood."""
 
     @abstractmethod
-    def evaluate(self, forest: ForestParameters, q: GaussianFactors, responsibilities: Array | None) -> State:
-        """Return the state with these parameters, and with the best parents where none are given."""
+    def evaluate(self, state: State, infer_parents: bool = True) -> State:
+        """Return the state with its ELBO, and with the best parents if they are inferred."""
 
 
 class SharedParents(Engine):
     """One forest for all observations; ``q(e_ij) ∝ pi_ij exp(sum_s E log p_hat(x_si | y_sj))``."""
 
-    def latents(self, forest: ForestParameters, q: GaussianFactors, responsibilities: Array) -> GaussianFactors:
+    def latents(self, state: State) -> GaussianFactors:
         """Take one safeguarded step, tree by tree."""
-        return latent_step(forest, self.data, q, responsibilities)
+        return latent_step(state.forest, self.data, state.latents, state.responsibilities)
 
     def scores(self, forest: ForestParameters, q: GaussianFactors) -> Array:
         """Return ``sum_s E log p_hat(x_si | y_sj)`` less ``base`` of every pair, (n, m)."""
         return pair_scores(forest, self.data, q)
 
-    def learn_leaves(
-        self, forest: ForestParameters, q: GaussianFactors, min_variance: float
-    ) -> tuple[ForestParameters, Array]:
+    def learn_leaves(self, state: State, min_variance: float) -> tuple[ForestParameters, Array]:
         """Return better leaves and the scores of all pairs at them, by one safeguarded Newton step on every pair."""
-        return newton_step(forest, self.data, q)
+        return newton_step(state.forest, self.data, state.latents)
 
-    def maximise(
-        self, forest: ForestParameters, q: GaussianFactors, settings: Settings, temperature: float = 1.0
-    ) -> State:
+    def maximise(self, state: State, settings: Settings, temperature: float = 1.0) -> State:
         """Update leaves, then parents, then their prior, which is the same for all variables."""
-        forest, scores = self.learn_leaves(forest, q, settings.min_variance)
+        forest, scores = self.learn_leaves(state, settings.min_variance)
         responsibilities = best_parents(forest, scores / temperature)
         if settings.learn_prior:
             forest = replace(forest, parent_prior=np.broadcast_to(responsibilities.mean(axis=0), scores.shape))
-        return self._state(forest, q, scores, responsibilities)
+        return self._valued(State(forest, state.latents, responsibilities), scores)
 
-    def evaluate(self, forest: ForestParameters, q: GaussianFactors, responsibilities: Array | None) -> State:
-        """Return the state with these parameters, and with the best parents where none are given."""
-        scores = self.scores(forest, q)
-        r = best_parents(forest, scores) if responsibilities is None else responsibilities
-        return self._state(forest, q, scores, r)
+    def evaluate(self, state: State, infer_parents: bool = True) -> State:
+        """Return the state with its ELBO, and with the best parents if they are inferred."""
+        scores = self.scores(state.forest, state.latents)
+        if infer_parents:
+            state = replace(state, responsibilities=best_parents(state.forest, scores))
+        return self._valued(state, scores)
 
-    def _state(self, forest: ForestParameters, q: GaussianFactors, scores: Array, responsibilities: Array) -> State:
-        fit = float(np.sum(np.where(responsibilities > 0, responsibilities * scores, 0.0)))
-        loss = float(np.sum(forest.divergence(q))) + forest.divergence_of_parents(responsibilities)
-        return State(forest, q, responsibilities, self.constant(forest) + fit - loss)
+    def _valued(self, state: State, scores: Array) -> State:
+        """Return the state with its ELBO (paper, equation 1)."""
+        p, r = state.forest, state.responsibilities
+        fit = float(np.sum(np.where(r > 0, r * scores, 0.0)))
+        loss = float(np.sum(p.divergence(state.latents))) + p.divergence_of_parents(r)
+        return replace(state, value=self.constant(p) + fit - loss)
 
 
 class GaussianShared(SharedParents):
     """Gaussian leaves: every step exact, by matrix products of x with (N, m) and (n, m) arrays."""
 
-    def latents(self, forest: ForestParameters, q: GaussianFactors, responsibilities: Array) -> GaussianFactors:
+    def latents(self, state: State) -> GaussianFactors:
         """Return the best ``q(y)``."""
-        return gaussian_latents(forest, self.data, responsibilities)
+        return gaussian_latents(state.forest, self.data, state.responsibilities)
 
     def scores(self, forest: ForestParameters, q: GaussianFactors) -> Array:
         """Return the scores from the moments."""
         return gaussian_scores(forest, moments(self.data, q))
 
-    def learn_leaves(
-        self, forest: ForestParameters, q: GaussianFactors, min_variance: float
-    ) -> tuple[ForestParameters, Array]:
+    def learn_leaves(self, state: State, min_variance: float) -> tuple[ForestParameters, Array]:
         """Regress every variable on every latent."""
-        sums = moments(self.data, q)
-        forest = regression(forest, sums, min_variance)
+        sums = moments(self.data, state.latents)
+        forest = regression(state.forest, sums, min_variance)
         return forest, gaussian_scores(forest, sums)
 
 
@@ -148,19 +143,18 @@ class ParentsPerObservation(Engine):
 
     chunk_entries = 4_000_000
 
-    def latents(self, forest: ForestParameters, q: GaussianFactors, responsibilities: Array) -> GaussianFactors:
+    def latents(self, state: State) -> GaussianFactors:
         """Take one step on ``q(y)``, with ``q(e)`` at its best before it."""
-        parts = [latent_step(forest, some, part, r) for some, part, r, _ in self.chunks(forest, q)]
-        return GaussianFactors.joined(parts)
+        chunks = self.chunks(state.forest, state.latents)
+        return GaussianFactors.joined([latent_step(state.forest, some, part, r) for some, part, r, _ in chunks])
 
-    def maximise(
-        self, forest: ForestParameters, q: GaussianFactors, settings: Settings, temperature: float = 1.0
-    ) -> State:
+    def maximise(self, state: State, settings: Settings, temperature: float = 1.0) -> State:
         """Update leaves, and the prior of the parents where it is learned."""
-        forest = self.learn_leaves(forest, q, settings.min_variance)
+        state = replace(state, forest=self.learn_leaves(state.forest, state.latents, settings.min_variance))
         if settings.learn_prior:
-            forest = replace(forest, parent_prior=self.evaluate(forest, q).responsibilities)
-        return self.evaluate(forest, q)
+            shares = self.evaluate(state).responsibilities
+            state = replace(state, forest=replace(state.forest, parent_prior=shares))
+        return self.evaluate(state)
 
     def learn_leaves(self, forest: ForestParameters, q: GaussianFactors, min_variance: float) -> ForestParameters:
         """Regress with responsibilities as weights, or take a Newton step that lowers no variable's part."""
@@ -175,15 +169,16 @@ class ParentsPerObservation(Engine):
         """Return each variable's part of the ELBO, (n, 1)."""
         return np.sum([value.sum(axis=0) for *_, value in self.chunks(forest, q)], axis=0)[:, None]
 
-    def evaluate(self, forest: ForestParameters, q: GaussianFactors, responsibilities: Array | None = None) -> State:
-        """Return the state with ``q(e)`` at its best, averaged over the entries that are there."""
-        counts, seen, value = np.zeros(forest.weights.shape), np.zeros((forest.n_variables, 1)), 0.0
-        for some, _, r, part in self.chunks(forest, q):
+    def evaluate(self, state: State, infer_parents: bool = True) -> State:
+        """Return the state with its ELBO and ``q(e)`` at its best, averaged over the entries that are there."""
+        p = state.forest
+        counts, seen, value = np.zeros(p.weights.shape), np.zeros((p.n_variables, 1)), self.constant(p)
+        for some, _, r, part in self.chunks(p, state.latents):
             there = np.broadcast_to(present(some), some.x.shape)
             counts, seen = counts + np.einsum("sij,si->ij", r, there), seen + there.sum(axis=0)[:, None]
             value += float(part.sum())
-        shares = np.where(seen > 0, counts / np.maximum(seen, 1), forest.parent_prior)
-        return State(forest, q, shares, self.constant(forest) + value - float(np.sum(forest.divergence(q))))
+        shares = np.where(seen > 0, counts / np.maximum(seen, 1), p.parent_prior)
+        return replace(state, responsibilities=shares, value=value - float(np.sum(p.divergence(state.latents))))
 
     def chunks(
         self, forest: ForestParameters, q: GaussianFactors

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,7 +19,7 @@ class ForestPosterior:
 
     ``mean`` and ``sd``: of the latents, (N, m); ``responsibilities``: ``q(e)``, (n, m), for parents per observation its
     mean over observations; ``elbo``: the bound on ``log p(x)`` of all observations together; ``elbo_trace``: after each
-    sweep, never falling; ``converged``: the last gain was below the tolerance.
+    sweep, never decreasing; ``converged``: the last gain was below the tolerance.
     """
 
     mean: Array
@@ -47,14 +47,12 @@ def infer_given(
     """
     engine = engine_for(p, data, shared)
     mean = np.broadcast_to(p.prior_mean, (data.x.shape[0], p.n_trees))
-    q = GaussianFactors(mean, p.prior.sd[None])
+    state = State(p, GaussianFactors(mean, p.prior.sd[None]), responsibilities)
     if shared and p.noise is not None and not parents:
-        state = engine.evaluate(p, engine.latents(p, q, responsibilities), responsibilities)
+        state = engine.evaluate(replace(state, latents=engine.latents(state)), infer_parents=False)
         trace, converged = [state.value], True
-    elif shared and parents:
-        state, trace, converged = _together(engine, State(p, q, responsibilities, -np.inf), max_iter, tol)
     else:
-        state, trace, converged = _one_by_one(engine, State(p, q, responsibilities, -np.inf), max_iter, tol)
+        state, trace, converged = (_together if shared and parents else _one_by_one)(engine, state, max_iter, tol)
     sd = np.broadcast_to(state.latents.sd, state.latents.mean.shape).copy()
     return ForestPosterior(state.latents.mean, sd, state.responsibilities, state.value, np.array(trace), converged)
 
@@ -63,8 +61,7 @@ def _together(engine: Engine, state: State, max_iter: int, tol: float) -> tuple[
     """Sweep until the ELBO gains less than ``tol`` for each entry of x."""
     trace: list[float] = []
     while len(trace) < max_iter:
-        q = engine.latents(state.forest, state.latents, state.responsibilities)
-        state = engine.evaluate(state.forest, q, None)
+        state = engine.evaluate(replace(state, latents=engine.latents(state)))
         trace.append(state.value)
         if len(trace) > 1 and trace[-1] - trace[-2] <= tol * engine.data.x.size:
             return state, trace, True
@@ -77,15 +74,15 @@ def _one_by_one(engine: Engine, state: State, max_iter: int, tol: float) -> tupl
     A rule on gains would not do: to a gain of 1e-9 nats the means are off by the square root of that, and where they
     stop would depend on the company.
     """
-    p, r = state.forest, state.responsibilities
     mean = np.array(state.latents.mean)
     sd = np.broadcast_to(state.latents.sd, mean.shape).copy()
-    active, rest, trace = np.arange(len(mean)), engine, []
+    active, rest = np.arange(len(mean)), engine
+    trace: list[float] = []
     while len(trace) < max_iter and len(active):
         old = GaussianFactors(mean[active], sd[active])
-        new = rest.latents(p, old, r)
+        new = rest.latents(replace(state, latents=old))
         mean[active], sd[active] = new.mean, new.sd
-        state = engine.evaluate(p, GaussianFactors(mean, sd), r)
+        state = engine.evaluate(replace(state, latents=GaussianFactors(mean, sd)), infer_parents=False)
         trace.append(state.value)
         moves = np.maximum(np.abs(new.mean - old.mean) / new.sd, np.abs(new.sd / old.sd - 1)).max(axis=1)
         goes_on = np.flatnonzero(moves > tol)
@@ -97,4 +94,4 @@ def _one_by_one(engine: Engine, state: State, max_iter: int, tol: float) -> tupl
 def elbo_at(p: ForestParameters, data: Observations, q: GaussianFactors, responsibilities: Array) -> float:
     """Return the ELBO (paper, equation 1) at given factors, with parents shared by the observations."""
     # Not from the moments of Gaussian leaves, which cancel where the units of x are not standard.
-    return SharedParents(data).evaluate(p, q, responsibilities).value
+    return SharedParents(data).evaluate(State(p, q, responsibilities), infer_parents=False).value

@@ -49,14 +49,15 @@ def learn(data: Observations, family: Family, settings: Settings, rng: np.random
     found = learn_gaussian(z, settings, rng)
     if settings.shared and isinstance(family, Gaussian):
         return found
-    forest, q = first_leaves(data, family, found.state), found.state.latents
+    state = replace(found.state, forest=first_leaves(data, family, found.state))
     engine: Engine = SharedParents(data) if settings.shared else ParentsPerObservation(data)
     if settings.shared:
         for _ in range(_WARMING):
-            forest = engine.maximise(forest, q, settings).forest
+            state = replace(state, forest=engine.maximise(state, settings).forest)
     elif settings.learn_prior:
-        forest = replace(forest, parent_prior=0.9 * found.state.responsibilities + 0.1 / settings.n_trees)
-    return climb(engine, Run(engine.maximise(forest, q, settings)), settings)
+        prior = 0.9 * state.responsibilities + 0.1 / settings.n_trees
+        state = replace(state, forest=replace(state.forest, parent_prior=prior))
+    return climb(engine, Run(engine.maximise(state, settings)), settings)
 
 
 def learn_gaussian(data: Observations, settings: Settings, rng: np.random.Generator) -> Run:
@@ -82,7 +83,8 @@ def learn_gaussian(data: Observations, settings: Settings, rng: np.random.Genera
 
 def anneal(engine: GaussianShared, latents: GaussianFactors, settings: Settings) -> Run:
     """Run EM from latents, with the parents softened at first; the trace starts when the temperature is 1."""
-    state = engine.maximise(empty_forest(engine.data, settings.n_trees, Gaussian()), latents, settings)
+    forest = empty_forest(engine.data, settings.n_trees, Gaussian())
+    state = engine.maximise(State(forest, latents, forest.parent_prior), settings)
     if settings.temperature > 1:
         for heat in np.geomspace(settings.temperature, 1.0, _COOLING, endpoint=False):
             state = engine.sweep(state, settings, float(heat))
@@ -111,8 +113,8 @@ def improve(engine: GaussianShared, best: Run, settings: Settings, rng: np.rando
     failures = 0
     while failures < settings.n_moves:
         for latents in proposals(best.state, engine.data, rng):
-            start = Run(engine.maximise(best.state.forest, latents, settings))
-            run = climb(engine, start, settings, best.state.value)
+            start = engine.maximise(replace(best.state, latents=latents), settings)
+            run = climb(engine, Run(start), settings, best.state.value)
             if is_better(run.state, best.state):
                 trace = best.trace + [value for value in run.trace if value > best.trace[-1]]
                 best, failures = Run(run.state, trace, run.converged), 0

@@ -5,8 +5,9 @@ import pytest
 from sklearn.metrics import adjusted_rand_score
 
 import forestmix as fmx
-from forestmix.forest.engines import GaussianShared, GeneralShared, Options, ParentsPerObservation
+from forestmix.forest.engines import State, engine_for
 from forestmix.forest.learning import empty_forest
+from forestmix.forest.settings import Settings
 from forestmix.latents import GaussianFactors
 from forestmix.model import Observations
 from support.forest_models import planted
@@ -42,12 +43,12 @@ def test_sweeps_from_a_random_start_never_lower_the_elbo(family, shared, learn_p
     rng = np.random.default_rng(1)
     X, *_ = planted(8, 2, 40, 0.8, 1, family.name)
     data = Observations(X, None, False)
-    engine = (GaussianShared if family.name == "gaussian" else GeneralShared) if shared else ParentsPerObservation
     q = GaussianFactors(rng.standard_normal((40, 3)), np.full((1, 3), 0.5))
-    options = Options(learn_prior=learn_prior)
-    state = engine(data).finish(empty_forest(data, q, family), q, np.full((8, 3), 1 / 3), options)
+    forest, settings = empty_forest(data, 3, family), Settings(n_trees=3, shared=shared, learn_prior=learn_prior)
+    engine = engine_for(forest, data, shared)
+    state = engine.maximise(State(forest, q, forest.parent_prior), settings)
     for _ in range(15):
-        value, state = state.value, engine(data).sweep(state, options)
+        value, state = state.value, engine.sweep(state, settings)
         assert state.value >= value - 1e-9 * abs(value)
 
 

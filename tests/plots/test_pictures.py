@@ -35,8 +35,8 @@ def test_parents_of_pixels():
 
 
 def test_a_trace_shows_its_first_point_and_whole_iterations():
-    W = np.random.default_rng(0).standard_normal((60, 5))
-    result = fmx.infer(fmx.DEF(fmx.Layer(fmx.Bernoulli(), W)), np.ones(60))
+    model = fmx.DEF(fmx.Layer(fmx.Bernoulli(), np.random.default_rng(0).standard_normal((300, 40))))
+    result = fmx.infer(model, model.sample(0).x)
     left, _ = result.plot_trace()
     low, high = left.get_ylim()
     assert low < result.trace.objective[0] < high

@@ -73,7 +73,8 @@ def test_the_report_shows_the_numbers_of_the_tables(output, page):
     for cells, row in zip(shown, stored, strict=True):
         assert cells[:3] == [row["panel"], row["curve"], row["runs"]]
         expected = [float(row[f"{c}_{p}"]) for c in ("loss", "gap") for p in ("median", "min", "max")]
-        assert [float(cell) for cell in cells[3:]] == pytest.approx(expected, rel=1e-3)
+        numbers = [float(number) for cell in cells[3:] for number in re.findall(r"[\d.e+-]+", cell)]
+        assert numbers == pytest.approx(expected, rel=5e-3)
 
 
 def test_the_report_has_a_line_for_each_claim_with_its_numbers(output, page):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,8 +23,8 @@ from rich.table import Table
 
 from forestmix.data import DatasetStatus
 from forestmix.paper import Meter, Outcome
-from forestmix.paper.costs import COSTS, GAPS, cost_to_reach
-from forestmix.paper.output import summary
+from forestmix.paper.costs import GAPS, cost_table
+from forestmix.paper.output import summary_table
 
 
 class BarMeter(Meter):
@@ -92,10 +92,14 @@ def download_bar() -> Iterator[DownloadBar]:
 def show_outcome(outcome: Outcome, report: Path) -> None:
     """Show the summary, the comparison beyond the paper, the claims, and where the report is."""
     console = Console()
-    console.print(_summary_table(outcome))
-    for table in _race_tables(outcome):
-        console.print(table)
-    console.print(_claim_table(outcome))
+    title = f"After {outcome.settings.iterations} parallel steps: median (least to greatest)"
+    console.print(_table(title, *summary_table(outcome.panels), text_columns=2))
+    for race in outcome.races:
+        header, rows, _ = cost_table(race, GAPS[:1])
+        console.print(_table(f"Beyond the paper, {race.title}", header, rows))
+    words = {True: "[green]held[/green]", False: "[red]FAILED[/red]"}
+    claims = [[words[claim.held], claim.sentence, claim.evidence] for claim in outcome.claims]
+    console.print(_table("Claims of the paper", ["", "claim", "numbers"], claims, text_columns=3))
     held = sum(claim.held for claim in outcome.claims)
     colour = "green" if outcome.held else "red"
     console.print(f"[{colour}]{held} of {len(outcome.claims)} claims of the paper held.[/{colour}]")
@@ -105,47 +109,21 @@ def show_outcome(outcome: Outcome, report: Path) -> None:
 
 def show_datasets(statuses: Iterable[DatasetStatus], cache: Path) -> None:
     """Show which data sets are in the cache."""
-    table = Table("name", "state", "download", "what it is", "licence", box=box.SIMPLE_HEAD)
-    for status in statuses:
-        dataset = status.dataset
-        size = f"{dataset.download_bytes / 1e6:.0f} MB"
-        table.add_row(dataset.name, status.state.label, size, dataset.title, dataset.licence)
+    header = ["name", "state", "download", "what it is", "licence"]
+    rows = [
+        [found.name, state.label, f"{found.download_bytes / 1e6:.0f} MB", found.title, found.licence]
+        for found, state in ((status.dataset, status.state) for status in statuses)
+    ]
     console = Console()
-    console.print(table)
+    console.print(_table(None, header, rows, text_columns=len(header)))
     console.print(f"Cache: {cache}", soft_wrap=True, highlight=False, markup=False)
 
 
-def _table(title: str, *columns: str, text_columns: int = 1) -> Table:
+def _table(title: str | None, header: Sequence[str], rows: Iterable[Sequence[str]], text_columns: int = 1) -> Table:
+    """Return a table whose first columns hold text, the others numbers, which are aligned at the right."""
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
-    for place, column in enumerate(columns):
+    for place, column in enumerate(header):
         table.add_column(column, justify="left" if place < text_columns else "right")
-    return table
-
-
-def _summary_table(outcome: Outcome) -> Table:
-    title = f"After {outcome.settings.iterations} parallel steps: median (least to greatest)"
-    table = _table(title, "panel", "curve", "runs", "loss", "relative gap to the optimum", text_columns=2)
-    for row in summary(outcome.panels):
-        spread = (
-            f"{row[f'{name}_median']:.3g} ({row[f'{name}_min']:.3g} to {row[f'{name}_max']:.3g})"
-            for name in ("loss", "gap")
-        )
-        table.add_row(row["panel"], row["curve"], str(row["runs"]), *spread)
-    return table
-
-
-def _race_tables(outcome: Outcome) -> Iterable[Table]:
-    for race in outcome.races:
-        title = f"Beyond the paper, {race.title}: cost of a median gap of {GAPS[0]:.0%}"
-        table = _table(title, "algorithm", *COSTS.values())
-        for curve in race.curves:
-            cost = cost_to_reach(curve, GAPS[0])
-            table.add_row(curve.label, *(cost.short(name) for name in COSTS))
-        yield table
-
-
-def _claim_table(outcome: Outcome) -> Table:
-    table = _table("Claims of the paper", "", "claim", "numbers", text_columns=3)
-    for claim in outcome.claims:
-        table.add_row("[green]held[/green]" if claim.held else "[red]FAILED[/red]", claim.sentence, claim.evidence)
+    for row in rows:
+        table.add_row(*row)
     return table

@@ -2,10 +2,15 @@
 
 from forestmix.data.cache import cache_directory
 from forestmix.data.fetching import DatasetStatus, State, fetch, list_datasets, verify
-from forestmix.data.full import load_cifar10, load_mnist
-from forestmix.data.images import Images
+from forestmix.data.images import (
+    Images,
+    load_cifar10,
+    load_cifar10_kernels,
+    load_cifar10_sample,
+    load_mnist,
+    load_mnist_sample,
+)
 from forestmix.data.registry import Dataset
-from forestmix.data.samples import load_cifar10_kernels, load_cifar10_sample, load_mnist_sample
 
 __all__ = [
     "Dataset",

@@ -12,14 +12,7 @@ from typing import Any
 
 import pooch
 
-from forestmix.data.cache import (
-    cache_path,
-    cannot_write,
-    checksum,
-    make_cache_directory,
-    read_arrays,
-    write_arrays,
-)
+from forestmix.data.cache import cache_path, cannot_write, checksum, make_cache_directory, read_arrays, write_arrays
 from forestmix.data.layouts import ARRAY_NAMES, Arrays
 from forestmix.data.registry import DATASETS, Dataset, RemoteFile, find_dataset
 from forestmix.data.sources import read_source
@@ -68,12 +61,8 @@ def verify(name: str) -> DatasetStatus:
     return DatasetStatus(dataset, State.PRESENT if right else State.CORRUPT, path)
 
 
-def _say_nothing(message: str) -> None:
-    """Discard the message: the progress of callers who asked for none."""
-
-
 def fetch(
-    name: str, source: str | os.PathLike[str] | None = None, progress: Progress = _say_nothing, bar: Any = False
+    name: str, source: str | os.PathLike[str] | None = None, progress: Progress = lambda message: None, bar: Any = False
 ) -> Path:
     """Put a data set into the cache and return the path of its archive there.
 

@@ -41,12 +41,9 @@ MNIST_FILES = (
     "t10k-images-idx3-ubyte",
     "t10k-labels-idx1-ubyte",
 )
-MNIST_GZIP_FILES = tuple(f"{name}.gz" for name in MNIST_FILES)
-TRAIN_BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
-TEST_BATCH = "test_batch"
+CIFAR10_BATCHES = (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch")
 # Spelt as in the package.
-TRAIN_LABELS = "train_lables.json"
-TEST_LABELS = "test_lables.json"
+CIFAR10_LABELS = ("train_lables.json", "test_lables.json")
 
 
 def decode_mnist(members: Members) -> Arrays:
@@ -64,40 +61,23 @@ def decode_mnist_gzip(members: Members) -> Arrays:
 
 def decode_cifar10_binary(members: Members) -> Arrays:
     """Read the six files of the makers' binary version of CIFAR-10."""
-    train = [parse_cifar_binary(members[f"{name}.bin"], f"{name}.bin") for name in TRAIN_BATCHES]
-    test_images, test_labels = parse_cifar_binary(members[f"{TEST_BATCH}.bin"], f"{TEST_BATCH}.bin")
-    return {
-        "train_images": np.concatenate([images for images, _ in train]),
-        "train_labels": np.concatenate([labels for _, labels in train]),
-        "test_images": test_images,
-        "test_labels": test_labels,
-    }
+    *train, test = (parse_cifar_binary(members[f"{name}.bin"], f"{name}.bin") for name in CIFAR10_BATCHES)
+    parts = (*(np.concatenate(part) for part in zip(*train, strict=True)), *test)
+    return dict(zip(ARRAY_NAMES, parts, strict=True))
 
 
 def decode_cifar10_png(members: Members) -> Arrays:
     """Read the six PNG images and two lists of labels of the npm package."""
-    train = [parse_cifar_png(members[f"{name}.png"], f"{name}.png") for name in TRAIN_BATCHES]
-    return {
-        "train_images": np.concatenate(train),
-        "train_labels": parse_json_labels(members[TRAIN_LABELS], TRAIN_LABELS),
-        "test_images": parse_cifar_png(members[f"{TEST_BATCH}.png"], f"{TEST_BATCH}.png"),
-        "test_labels": parse_json_labels(members[TEST_LABELS], TEST_LABELS),
-    }
+    *train, test = (parse_cifar_png(members[f"{name}.png"], f"{name}.png") for name in CIFAR10_BATCHES)
+    train_labels, test_labels = (parse_json_labels(members[name], name) for name in CIFAR10_LABELS)
+    return dict(zip(ARRAY_NAMES, (np.concatenate(train), train_labels, test, test_labels), strict=True))
 
 
 MNIST_LAYOUTS = (
     Layout("the IDX files", MNIST_FILES, decode_mnist),
-    Layout("the compressed IDX files", MNIST_GZIP_FILES, decode_mnist_gzip),
+    Layout("the compressed IDX files", tuple(f"{name}.gz" for name in MNIST_FILES), decode_mnist_gzip),
 )
 CIFAR10_LAYOUTS = (
-    Layout(
-        "the binary version",
-        tuple(f"{name}.bin" for name in (*TRAIN_BATCHES, TEST_BATCH)),
-        decode_cifar10_binary,
-    ),
-    Layout(
-        "the PNG images",
-        (*(f"{name}.png" for name in (*TRAIN_BATCHES, TEST_BATCH)), TRAIN_LABELS, TEST_LABELS),
-        decode_cifar10_png,
-    ),
+    Layout("the binary version", tuple(f"{name}.bin" for name in CIFAR10_BATCHES), decode_cifar10_binary),
+    Layout("the PNG images", (*(f"{name}.png" for name in CIFAR10_BATCHES), *CIFAR10_LABELS), decode_cifar10_png),
 )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from forestmix.checks import one_of
 from forestmix.data.layouts import CIFAR10_LAYOUTS, MNIST_LAYOUTS, Layout
-from forestmix.errors import unknown_name
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,4 @@ DATASETS = {dataset.name: dataset for dataset in (MNIST, CIFAR10)}
 
 def find_dataset(name: str) -> Dataset:
     """Return the data set called ``name``."""
-    if name not in DATASETS:
-        raise unknown_name("name", name, DATASETS)
-    return DATASETS[name]
+    return DATASETS[one_of("name", name, DATASETS)]

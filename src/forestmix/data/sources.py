@@ -27,42 +27,29 @@ def read_source(dataset: Dataset, source: Path) -> Arrays:
     wanted = {name for layout in dataset.layouts for name in layout.members}
     seen: set[str] = set()
     for candidate in candidates:
-        members = _read_members(candidate, wanted)
+        members = (_read_directory if candidate.is_dir() else _read_tarball)(candidate, wanted)
         for layout in dataset.layouts:
             if members.keys() >= set(layout.members):
                 return layout.decode(members)
         seen |= members.keys()
-    raise _nothing_complete(dataset, source, seen)
-
-
-def _nothing_complete(dataset: Dataset, source: Path, seen: Collection[str]) -> ForestmixError:
     choices = "; or ".join(f"{layout.title} ({', '.join(layout.members)})" for layout in dataset.layouts)
     found = ", ".join(sorted(seen)) or "none of them"
     message = f"source must hold a complete copy of {dataset.name}: {choices}. {str(source)!r} holds {found}."
-    return ArgumentError(f"{message} {dataset.advice}".rstrip())
-
-
-def _read_members(source: Path, wanted: Collection[str]) -> dict[str, bytes]:
-    return _read_directory(source, wanted) if source.is_dir() else _read_tarball(source, wanted)
+    raise ArgumentError(f"{message} {dataset.advice}".rstrip())
 
 
 def _read_directory(directory: Path, wanted: Collection[str]) -> dict[str, bytes]:
     members: dict[str, bytes] = {}
     for name in wanted:
-        for folder in FOLDERS:
-            path = directory / f"{folder}{name}"
-            if path.is_file():
-                _check_size(name, path.stat().st_size)
-                members[name] = _read_file(path)
-                break
+        path = next((path for folder in FOLDERS if (path := directory / f"{folder}{name}").is_file()), None)
+        if path is None:
+            continue
+        _check_size(name, path.stat().st_size)
+        try:
+            members[name] = path.read_bytes()
+        except OSError as error:
+            raise ForestmixError(f"cannot read {path}: {error}") from error
     return members
-
-
-def _read_file(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ForestmixError(f"cannot read {path}: {error}") from error
 
 
 def _read_tarball(tarball: Path, wanted: Collection[str]) -> dict[str, bytes]:

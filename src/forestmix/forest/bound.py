@@ -1,4 +1,4 @@
-"""The forest mixture behind a forest mixture bound, and the picture of its parents (paper, section 4.1)."""
+"""The forest mixture behind a forest mixture bound (paper, section 4.1)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Variational EM for forest mixtures: one sweep over latents, weights, parents and the prior of the parents.
 
 Each step raises the ELBO or leaves it, so a sweep is monotone; at a temperature above 1 the parents are softened and it
-is not. The three engines differ in how the parents are held and in how leaves are computed.
+is not. The engines differ in how the parents are held; Gaussian leaves with shared parents have closed forms.
 """
 
 from __future__ import annotations
@@ -15,17 +15,19 @@ import numpy as np
 import scipy
 
 from forestmix.arrays import Array
-from forestmix.families import Gaussian
-from forestmix.forest.leaves import base, latent_step, moved, newton_step, newton_terms, pair_scores, rows
-from forestmix.forest.moments import (
-    Moments,
-    gaussian_latents,
-    gaussian_scores,
-    moments,
-    regression,
-    weighted_moments,
-)
-from forestmix.forest.parameters import ForestParameters
+from forestmix.forest.leaves import (
+    NewtonTerms,
+    backtracked,
+    base,
+    latent_step,
+    leaf_statistics,
+    newton_step,
+    pair_scores,
+    rows,
+)  # fmt: skip
+from forestmix.forest.moments import gaussian_latents, gaussian_scores, moments, regression
+from forestmix.forest.parameters import ForestParameters, present
+from forestmix.forest.settings import Settings
 from forestmix.latents import GaussianFactors
 from forestmix.model import Observations
 
@@ -37,22 +39,7 @@ class State:
     forest: ForestParameters
     latents: GaussianFactors
     responsibilities: Array
-    value: float
-
-
-@dataclass(frozen=True)
-class Options:
-    """What a sweep updates.
-
-    ``learn``: weights, biases and noise, and with ``learn_prior`` the prior of the parents too; ``parents``: ``q(e)``;
-    ``min_variance``: lowest noise variance of Gaussian leaves; ``temperature``: divides the parents' log-likelihood.
-    """
-
-    learn: bool = True
-    learn_prior: bool = False
-    parents: bool = True
-    min_variance: float = 1e-3
-    temperature: float = 1.0
+    value: float = -np.inf
 
 
 class Engine(ABC):
@@ -72,133 +59,126 @@ class Engine(ABC):
         """Return the engine of the chosen observations."""
         return type(self)(self.data.take(keep))
 
-    def sweep(self, state: State, options: Options) -> State:
+    def sweep(self, state: State, settings: Settings, temperature: float = 1.0) -> State:
         """Update ``q(y)``, then all the rest."""
-        forest, q = state.forest, self.latents(state.forest, state.latents, state.responsibilities)
-        if options.learn:
-            forest, q = centred(forest, q)
-        return self.finish(forest, q, state.responsibilities, options)
+        forest, q = centred(state.forest, self.latents(state))
+        return self.maximise(replace(state, forest=forest, latents=q), settings, temperature)
 
     @abstractmethod
-    def latents(self, forest: ForestParameters, q: GaussianFactors, responsibilities: Array) -> GaussianFactors:
+    def latents(self, state: State) -> GaussianFactors:
         """Return a better ``q(y)``."""
 
     @abstractmethod
-    def finish(self, forest: ForestParameters, q: GaussianFactors, responsibilities: Array, options: Options) -> State:
-        """Update everything but ``q(y)``, and evaluate the ELBO."""
+    def maximise(self, state: State, settings: Settings, temperature: float = 1.0) -> State:
+        """Learn the leaves, then update the parents, at a temperature that divides their log-likelihood."""
 
     @abstractmethod
-    def fit_of_observations(self, forest: ForestParameters, q: GaussianFactors, responsibilities: Array) -> Array:
-        """Return each observation's part of the ELBO less ``base`` and the divergences, (N,)."""
+    def evaluate(self, state: State, infer_parents: bool = True) -> State:
+        """Return the state with its ELBO, and with the best parents if they are inferred."""
 
 
 class SharedParents(Engine):
     """One forest for all observations; ``q(e_ij) ∝ pi_ij exp(sum_s E log p_hat(x_si | y_sj))``."""
 
-    def finish(self, forest: ForestParameters, q: GaussianFactors, responsibilities: Array, options: Options) -> State:
-        """Update parameters, then parents, then their prior, which is the same for all variables."""
-        forest, scores = self.fit_leaves(forest, q, options)
-        return shared_state(forest, q, scores, responsibilities, options, self.constant(forest))
+    def latents(self, state: State) -> GaussianFactors:
+        """Take one safeguarded step, tree by tree."""
+        return latent_step(state.forest, self.data, state.latents, state.responsibilities)
 
-    def fit_of_observations(self, forest: ForestParameters, q: GaussianFactors, responsibilities: Array) -> Array:
-        """Return ``sum_ij r_ij E log p_hat(x_si | y_sj)``."""
-        every = np.arange(forest.n_variables)
-        trees = [rows(forest, self.data, q, j, every).log_likelihood @ r for j, r in enumerate(responsibilities.T)]
-        return np.sum(trees, axis=0)
+    def scores(self, forest: ForestParameters, q: GaussianFactors) -> Array:
+        """Return ``sum_s E log p_hat(x_si | y_sj)`` less ``base`` of every pair, (n, m)."""
+        return pair_scores(forest, self.data, q)
 
-    @abstractmethod
-    def fit_leaves(
-        self, forest: ForestParameters, q: GaussianFactors, options: Options
-    ) -> tuple[ForestParameters, Array]:
-        """Return better parameters, where they are learned, and the scores of all pairs at them."""
+    def learn_leaves(self, state: State, min_variance: float) -> tuple[ForestParameters, Array]:
+        """Return better leaves and the scores of all pairs at them, by one safeguarded Newton step on every pair."""
+        return newton_step(state.forest, self.data, state.latents)
+
+    def maximise(self, state: State, settings: Settings, temperature: float = 1.0) -> State:
+        """Update leaves, then parents, then their prior, which is the same for all variables."""
+        forest, scores = self.learn_leaves(state, settings.min_variance)
+        responsibilities = best_parents(forest, scores / temperature)
+        if settings.learn_prior:
+            forest = replace(forest, parent_prior=np.broadcast_to(responsibilities.mean(axis=0), scores.shape))
+        return self._valued(State(forest, state.latents, responsibilities), scores)
+
+    def evaluate(self, state: State, infer_parents: bool = True) -> State:
+        """Return the state with its ELBO, and with the best parents if they are inferred."""
+        scores = self.scores(state.forest, state.latents)
+        if infer_parents:
+            state = replace(state, responsibilities=best_parents(state.forest, scores))
+        return self._valued(state, scores)
+
+    def _valued(self, state: State, scores: Array) -> State:
+        """Return the state with its ELBO (paper, equation 1)."""
+        p, r = state.forest, state.responsibilities
+        fit = float(np.sum(np.where(r > 0, r * scores, 0.0)))
+        loss = float(np.sum(p.divergence(state.latents))) + p.divergence_of_parents(r)
+        return replace(state, value=self.constant(p) + fit - loss)
 
 
 class GaussianShared(SharedParents):
     """Gaussian leaves: every step exact, by matrix products of x with (N, m) and (n, m) arrays."""
 
-    def latents(self, forest: ForestParameters, q: GaussianFactors, responsibilities: Array) -> GaussianFactors:
+    def latents(self, state: State) -> GaussianFactors:
         """Return the best ``q(y)``."""
-        return gaussian_latents(forest, self.data, responsibilities)
+        return gaussian_latents(state.forest, self.data, state.responsibilities)
 
-    def fit_leaves(
-        self, forest: ForestParameters, q: GaussianFactors, options: Options
-    ) -> tuple[ForestParameters, Array]:
+    def scores(self, forest: ForestParameters, q: GaussianFactors) -> Array:
+        """Return the scores from the moments."""
+        return gaussian_scores(forest, moments(self.data, q))
+
+    def learn_leaves(self, state: State, min_variance: float) -> tuple[ForestParameters, Array]:
         """Regress every variable on every latent."""
-        sums = moments(self.data, q)
-        if options.learn:
-            forest = regression(forest, sums, options.min_variance)
+        sums = moments(self.data, state.latents)
+        forest = regression(state.forest, sums, min_variance)
         return forest, gaussian_scores(forest, sums)
-
-
-class GeneralShared(SharedParents):
-    """Leaves of any family: safeguarded steps, tree by tree."""
-
-    def latents(self, forest: ForestParameters, q: GaussianFactors, responsibilities: Array) -> GaussianFactors:
-        """Take one safeguarded step."""
-        return latent_step(forest, self.data, q, responsibilities)
-
-    def fit_leaves(
-        self, forest: ForestParameters, q: GaussianFactors, options: Options
-    ) -> tuple[ForestParameters, Array]:
-        """Take one safeguarded Newton step on every pair."""
-        return newton_step(forest, self.data, q) if options.learn else (forest, pair_scores(forest, self.data, q))
 
 
 class ParentsPerObservation(Engine):
     """A forest for each observation (paper, section 3.1): ``q(e_sij) ∝ pi_ij exp E log p_hat(x_si | y_sj)``.
 
     ``q(e)`` is (N, n, m) and never stored: it is made from ``q(y)`` a chunk of observations at a time. With it at its
-    best, the ELBO is ``sum_si log sum_j pi_ij exp E log p_hat(x_si | y_sj) - KL(q(y) || p(y))``.
+    best, the ELBO is ``sum_si log sum_j pi_ij exp E log p_hat(x_si | y_sj) - KL(q(y) || p(y))``. ``responsibilities``
+    of a state are the mean of ``q(e)`` over the observations.
     """
 
     chunk_entries = 4_000_000
 
-    def latents(self, forest: ForestParameters, q: GaussianFactors, responsibilities: Array) -> GaussianFactors:
+    def latents(self, state: State) -> GaussianFactors:
         """Take one step on ``q(y)``, with ``q(e)`` at its best before it."""
-        parts = [latent_step(forest, some, part, r) for some, part, r, _ in self.chunks(forest, q)]
-        return GaussianFactors.joined(parts)
+        chunks = self.chunks(state.forest, state.latents)
+        return GaussianFactors.joined([latent_step(state.forest, some, part, r) for some, part, r, _ in chunks])
 
-    def fit_of_observations(self, forest: ForestParameters, q: GaussianFactors, responsibilities: Array) -> Array:
-        """Return ``sum_i log sum_j pi_ij exp E log p_hat(x_si | y_sj)``."""
-        return np.concatenate([part.sum(axis=1) for *_, part in self.chunks(forest, q)])
+    def maximise(self, state: State, settings: Settings, temperature: float = 1.0) -> State:
+        """Update leaves, and the prior of the parents where it is learned."""
+        state = replace(state, forest=self.learn_leaves(state.forest, state.latents, settings.min_variance))
+        if settings.learn_prior:
+            shares = self.evaluate(state).responsibilities
+            state = replace(state, forest=replace(state.forest, parent_prior=shares))
+        return self.evaluate(state)
 
-    def finish(self, forest: ForestParameters, q: GaussianFactors, responsibilities: Array, options: Options) -> State:
-        """Update parameters and prior; ``responsibilities`` of the state is the mean of ``q(e)`` over observations."""
-        if options.learn:
-            forest = self.fit_leaves(forest, q, options)
-        if options.learn and options.learn_prior:
-            forest = replace(forest, parent_prior=self.shares(forest, q)[0])
-        shares, value = self.shares(forest, q)
-        loss = float(np.sum(forest.divergence(q)))
-        return State(forest, q, shares, value - loss + self.constant(forest))
-
-    def fit_leaves(self, forest: ForestParameters, q: GaussianFactors, options: Options) -> ForestParameters:
+    def learn_leaves(self, forest: ForestParameters, q: GaussianFactors, min_variance: float) -> ForestParameters:
         """Regress with responsibilities as weights, or take a Newton step that lowers no variable's part."""
-        if isinstance(forest.family, Gaussian):
-            sums = add(weighted_moments(some, part, r) for some, part, r, _ in self.chunks(forest, q))
-            return regression(forest, Moments(*sums), options.min_variance)
-        terms = [newton_terms(forest, some, part, r) for some, part, r, _ in self.chunks(forest, q)]
-        step = type(terms[0])(*add(iter(terms))).step()
-        best, share = self.values(forest, q), np.ones((forest.n_variables, 1))
-        for _ in range(8):
-            worse = ~(self.values(moved(forest, step, share), q) >= best)[:, None]
-            if not worse.any():
-                return moved(forest, step, share)
-            share = np.where(worse, 0.25 * share, share)
-        return moved(forest, step, np.where(worse, 0.0, share))
+        parts = [leaf_statistics(forest, some, part, r) for some, part, r, _ in self.chunks(forest, q)]
+        sums = type(parts[0])(*(sum(column) for column in zip(*parts, strict=True)))
+        if not isinstance(sums, NewtonTerms):
+            return regression(forest, sums, min_variance)
+        best = self.values(forest, q)
+        return backtracked(forest, sums.step(), best, lambda trial, wanted: self.values(trial, q))[0]
 
     def values(self, forest: ForestParameters, q: GaussianFactors) -> Array:
-        """Return each variable's part of the ELBO, (n,)."""
-        return np.asarray(sum(value.sum(axis=0) for *_, value in self.chunks(forest, q)))
+        """Return each variable's part of the ELBO, (n, 1)."""
+        return np.sum([value.sum(axis=0) for *_, value in self.chunks(forest, q)], axis=0)[:, None]
 
-    def shares(self, forest: ForestParameters, q: GaussianFactors) -> tuple[Array, float]:
-        """Return the mean of ``q(e)`` over the observations that are there, and the ELBO without ``KL(q(y))``."""
-        counts, seen, value = np.zeros(forest.weights.shape), np.zeros((forest.n_variables, 1)), 0.0
-        for some, _, r, part in self.chunks(forest, q):
-            there = np.ones(some.x.shape) if some.observed is None else some.observed.astype(float)
+    def evaluate(self, state: State, infer_parents: bool = True) -> State:
+        """Return the state with its ELBO and ``q(e)`` at its best, averaged over the entries that are there."""
+        p = state.forest
+        counts, seen, value = np.zeros(p.weights.shape), np.zeros((p.n_variables, 1)), self.constant(p)
+        for some, _, r, part in self.chunks(p, state.latents):
+            there = np.broadcast_to(present(some), some.x.shape)
             counts, seen = counts + np.einsum("sij,si->ij", r, there), seen + there.sum(axis=0)[:, None]
             value += float(part.sum())
-        return np.where(seen > 0, counts / np.maximum(seen, 1), forest.parent_prior), value
+        shares = np.where(seen > 0, counts / np.maximum(seen, 1), p.parent_prior)
+        return replace(state, responsibilities=shares, value=value - float(np.sum(p.divergence(state.latents))))
 
     def chunks(
         self, forest: ForestParameters, q: GaussianFactors
@@ -208,50 +188,32 @@ class ParentsPerObservation(Engine):
         size = max(1, self.chunk_entries // (n * forest.n_trees))
         for start in range(0, N, size):
             keep = np.arange(start, min(start + size, N))
-            some = self.data.take(keep)
-            part = q.take(keep)
+            some, part = self.data.take(keep), q.take(keep)
             yield some, part, *parents_of_observations(forest, some, part)
 
 
 def parents_of_observations(forest: ForestParameters, data: Observations, q: GaussianFactors) -> tuple[Array, Array]:
     """Return ``q(e)`` at its best, (N, n, m), and each entry's part of the ELBO less ``base``, (N, n)."""
     every = np.arange(forest.n_variables)
-    logits = np.stack([rows(forest, data, q, j, every).log_likelihood for j in range(forest.n_trees)], axis=-1)
-    logits = logits + log(forest.parent_prior)
+    scores = np.stack([rows(forest, data, q, j, every).log_likelihood for j in range(forest.n_trees)], axis=-1)
+    logits = scores + forest.log_prior
     value = scipy.special.logsumexp(logits, axis=-1)
     return np.exp(logits - value[..., None]), value
 
 
-def shared_state(
-    forest: ForestParameters,
-    q: GaussianFactors,
-    scores: Array,
-    responsibilities: Array,
-    options: Options,
-    constant: float,
-) -> State:
-    """Return the state with the best parents for the scores, and their prior where it is learned."""
-    if options.parents:
-        logits = scores / options.temperature + log(forest.parent_prior)
-        responsibilities = scipy.special.softmax(logits, axis=1)
-    if options.learn and options.learn_prior:
-        share = responsibilities.mean(axis=0)
-        forest = replace(forest, parent_prior=np.broadcast_to(share, scores.shape))
-    fit = float(np.sum(np.where(responsibilities > 0, responsibilities * scores, 0.0)))
-    loss = float(np.sum(forest.divergence(q)))
-    value = constant + fit - loss - forest.divergence_of_parents(responsibilities)
-    return State(forest, q, responsibilities, value)
+def best_parents(forest: ForestParameters, scores: Array) -> Array:
+    """Return ``q(e_ij) ∝ pi_ij exp(score_ij)``, (n, m)."""
+    return np.asarray(scipy.special.softmax(scores + forest.log_prior, axis=1))
 
 
 def centred(forest: ForestParameters, q: GaussianFactors) -> tuple[ForestParameters, GaussianFactors]:
     """Give ``q(y)`` mean 0 and variance 1 over the observations, and move both into weights and biases.
 
     That is EM with the mean and variance of the prior as further parameters, then the model rewritten with N(0, 1). It
-    raises the ELBO by the fall of ``KL(q(y) || p(y))``, and saves most of the iterations that plain EM takes.
+    raises the ELBO by what ``KL(q(y) || p(y))`` loses, and saves most of the iterations that plain EM takes.
     """
     shift = q.mean.mean(axis=0)
-    variance = np.mean((q.mean - shift) ** 2, axis=0) + np.mean(q.sd**2, axis=0)
-    scale = np.sqrt(variance)
+    scale = np.sqrt(np.mean((q.mean - shift) ** 2, axis=0) + np.mean(q.sd**2, axis=0))
     bias, weights = forest.bias + forest.weights * shift, forest.weights * scale
     return replace(forest, bias=bias, weights=weights), GaussianFactors((q.mean - shift) / scale, q.sd / scale)
 
@@ -260,18 +222,4 @@ def engine_for(forest: ForestParameters, data: Observations, shared: bool) -> En
     """Return the engine for a model."""
     if not shared:
         return ParentsPerObservation(data)
-    return GaussianShared(data) if forest.noise is not None else GeneralShared(data)
-
-
-def add(parts: Iterator[tuple[Array, ...]]) -> tuple[Array, ...]:
-    """Return the sum of tuples of arrays, entry by entry."""
-    sums = next(parts)
-    for part in parts:
-        sums = tuple(a + b for a, b in zip(sums, part, strict=True))
-    return sums
-
-
-def log(probability: Array) -> Array:
-    """Return the logarithm, minus infinity at 0."""
-    with np.errstate(divide="ignore"):
-        return np.log(probability)
+    return SharedParents(data) if forest.noise is None else GaussianShared(data)

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from forestmix.arrays import Array
 from forestmix.bounds.auxiliary import Auxiliary
 from forestmix.families import Gaussian
 from forestmix.forest.bound import forest_of_bound
 from forestmix.forest.fitted import FittedForest
-from forestmix.forest.learning import Run, learn, standardise
-from forestmix.forest.parameters import checked_parameters
-from forestmix.forest.presentation import in_order, observations_of, rescaled
+from forestmix.forest.learning import in_order, learn, standardise
+from forestmix.forest.parameters import checked_parameters, log_jacobian, observations_of
 from forestmix.forest.settings import are_shared, checked_settings, family_of, generator_of
 from forestmix.forest.stochastic import learn_in_batches
-from forestmix.model import DEF, Observations
+from forestmix.model import DEF
 
 
 class ForestMixtureModel(FittedForest):
@@ -26,7 +23,7 @@ class ForestMixtureModel(FittedForest):
 
     ``y_j ~ N(0, 1)`` for each tree, ``P(parent of i is j) = pi_ij``, and ``x_i | parent j`` is of the family with
     natural parameter ``b_ij + w_ij y_j``. Fitting learns weights, biases, noise and the parents by variational EM whose
-    ELBO never falls. It is a transformer of scikit-learn; NaN in X marks a missing entry.
+    ELBO never decreases. It is a transformer of scikit-learn; NaN in X marks a missing entry.
 
     The N(0, 1) prior fixes the scale of each latent. Its sign is chosen so that the weights of its variables sum to a
     positive number, and trees are sorted by how many variables they have; a tree that no variable wants stays empty.
@@ -103,24 +100,17 @@ class ForestMixtureModel(FittedForest):
         data = observations_of(array, family)
         centre, scale = np.zeros(array.shape[1]), np.ones(array.shape[1])
         if isinstance(family, Gaussian):
-            x, centre, scale = standardise(data.x, data.observed)
-            data = replace(data, x=x)
+            data, centre, scale = standardise(data)
         rng = generator_of(self.random_state)
         if self.batch_size is not None and self.batch_size < array.shape[0]:
             run = learn_in_batches(data, family, settings, self.batch_size, rng)
         else:
             run = learn(data, family, settings, rng)
-        self._keep(in_order(run), centre, scale, data)
-        return self
-
-    def _keep(self, run: Run, centre: Array, scale: Array, data: Observations) -> None:
-        """Set the attributes from a run on standardised data, in the units of the data."""
-        there = data.x.shape[0] if data.observed is None else data.observed.sum(axis=0)
-        jacobian = float(np.sum(there * np.log(scale)))
-        self._set(rescaled(run.state.forest, centre, scale), run.state.responsibilities)
-        self.elbo_ = run.state.value - jacobian
-        self.elbo_trace_ = np.array(run.trace) - jacobian
+        state, jacobian = in_order(run.state), log_jacobian(data, scale)
+        self._set(state.forest.rescaled(centre, scale), state.responsibilities)
+        self.elbo_, self.elbo_trace_ = state.value - jacobian, np.array(run.trace) - jacobian
         self.converged_, self.n_iter_ = run.converged, len(run.trace)
+        return self
 
     # Models that are given, not learned.
 

@@ -12,19 +12,19 @@ import scipy
 
 from forestmix.arrays import Array, generator, numbers
 from forestmix.checks import whole_number
-from forestmix.errors import ArgumentError
+from forestmix.errors import ArgumentError, MissingExtraError
 from forestmix.forest.base import Transformer
 from forestmix.forest.covariance import LowRankPlusDiagonal
 from forestmix.forest.given import ForestPosterior, elbo_at, infer_given
-from forestmix.forest.graph import forest_graph
-from forestmix.forest.parameters import ForestDraw, ForestParameters
-from forestmix.forest.presentation import natural_noise, observations_of, rescaled, standard_units
+from forestmix.forest.parameters import ForestDraw, ForestParameters, log_jacobian, observations_of, standard_units
 from forestmix.forest.scoring import gaussian_log_likelihood, observation_bounds, quadrature_log_likelihood
 from forestmix.forest.settings import are_shared, number_from
 from forestmix.latents import GaussianFactors
 
 _INFERENCE_SWEEPS = 200
 _INFERENCE_TOL = 1e-9
+#: The spread that a natural parameter is measured against: that of a logistic variable, or 1.
+_NATURAL_NOISE = {"bernoulli": np.pi / np.sqrt(3)}
 
 
 class FittedForest(Transformer):
@@ -40,9 +40,9 @@ class FittedForest(Transformer):
         self.parents_ = np.argmax(responsibilities, axis=1)
         self.weights_, self.biases_, self.noise_ = forest.weights, forest.bias, forest.noise
         self.parent_prior_ = np.array(forest.parent_prior)
-        w = self._edges(forest.weights) * forest.prior.sd[self.parents_]
-        noise = self._edges(forest.noise) if forest.noise is not None else natural_noise(forest.family)
-        self.strengths_ = np.abs(w) / np.hypot(w, noise)
+        w, _, noise = forest.edges(self.parents_)
+        w = w * forest.prior.sd[self.parents_]
+        self.strengths_ = np.abs(w) / np.hypot(w, noise * _NATURAL_NOISE.get(forest.family.name, 1.0))
 
     # Inference and evaluation.
 
@@ -142,19 +142,29 @@ class FittedForest(Transformer):
         self._check_fitted()
         if self._forest.noise is None:
             raise ArgumentError(f"family must be 'gaussian' for a covariance of X; got {self.family!r}.")
-        n, every = self._forest.n_variables, np.arange(self._forest.n_variables)
-        w = self._edges(self._forest.weights) * self._forest.prior.sd[self.parents_]
-        factors = scipy.sparse.csr_array((w, (every, self.parents_)), (n, self._forest.n_trees))
-        return LowRankPlusDiagonal(factors, self._edges(self._forest.noise) ** 2)
+        w, _, noise = self._forest.edges(self.parents_)
+        entries = (w * self._forest.prior.sd[self.parents_], (np.arange(len(w)), self.parents_))
+        return LowRankPlusDiagonal(scipy.sparse.csr_array(entries, self._forest.weights.shape), noise**2)
 
     def to_networkx(self, names: Any = None) -> Any:
         """Return the forest of the most probable parents as a directed graph of networkx.
 
-        An edge goes from ``("tree", j)`` to a variable, with ``weight``, ``strength`` and ``probability``.
+        Latents are nodes ``("tree", j)``, variables are nodes with their names. An edge goes from a tree to a variable,
+        with ``weight`` (that of the model), ``strength`` (0 to 1) and ``probability`` (of this parent).
         """
         self._check_fitted()
-        chances = self._edges(self.responsibilities_)
-        return forest_graph(self.parents_, self._edges(self.weights_), self.strengths_, chances, self.names(names))
+        try:
+            import networkx
+        except ImportError as error:
+            raise MissingExtraError("to_networkx needs networkx: pip install 'forestmix[forest]'") from error
+        graph = networkx.DiGraph()
+        trees = np.unique(self.parents_).tolist()
+        graph.add_nodes_from((("tree", j), {"kind": "latent", "tree": j}) for j in trees)
+        for i, (name, tree) in enumerate(zip(self.names(names), self.parents_.tolist(), strict=True)):
+            weight, chance = float(self.weights_[i, tree]), float(self.responsibilities_[i, tree])
+            graph.add_node(name, kind="variable", tree=tree, index=i)
+            graph.add_edge(("tree", tree), name, weight=weight, strength=float(self.strengths_[i]), probability=chance)
+        return graph
 
     def names(self, names: Any = None) -> list[str]:
         """Return the names of the variables: those given, those of the data frame fitted on, or x0, x1, ..."""
@@ -184,15 +194,19 @@ class FittedForest(Transformer):
         centre, scale = np.zeros(p.n_variables), np.ones(p.n_variables)
         if p.noise is not None:
             # In the model's own units, so that sums of squares lose no digits and no observation depends on another.
-            centre, scale = self._edges(p.bias), np.hypot(self._edges(p.weights), self._edges(p.noise))
-            data = replace(data, x=standard_units(data, centre, scale))
-        r = self.responsibilities_ if responsibilities is None else responsibilities
+            w, centre, noise = p.edges(self.parents_)
+            scale = np.hypot(w, noise)
+            data = standard_units(data, centre, scale)
         found = infer_given(
-            rescaled(p, -centre / scale, 1 / scale), data, r,
-            shared=self._shared(), parents=parents, max_iter=max_iter, tol=tol,
-        )  # fmt: skip
-        there = data.x.shape[0] if data.observed is None else data.observed.sum(axis=0)
-        jacobian = float(np.sum(there * np.log(scale)))
+            p.rescaled(-centre / scale, 1 / scale),
+            data,
+            self.responsibilities_ if responsibilities is None else responsibilities,
+            shared=self._shared(),
+            parents=parents,
+            max_iter=max_iter,
+            tol=tol,
+        )
+        jacobian = log_jacobian(data, scale)
         return replace(found, elbo=found.elbo - jacobian, elbo_trace=found.elbo_trace - jacobian)
 
     def _latents(self, q: Any, N: int) -> GaussianFactors:
@@ -201,18 +215,11 @@ class FittedForest(Transformer):
         if not isinstance(q, tuple | list) or len(q) != 2:
             raise ArgumentError(f"q must have a mean and an sd or be a pair of them; got {shown(q)}.")
         m = self._forest.n_trees
-        parts = [
-            np.atleast_2d(numbers(f"{name} of q", part)).astype(float)
-            for name, part in zip(("mean", "sd"), q, strict=True)
-        ]
-        for part in parts:
+        mean, sd = (np.atleast_2d(numbers("q", part)).astype(float) for part in q)
+        for part in (mean, sd):
             if part.shape not in ((1, m), (N, m)):
                 raise ArgumentError(f"q must have mean and sd of shape ({m},) or ({N}, {m}); got {part.shape}.")
-        return GaussianFactors(np.broadcast_to(parts[0], (N, m)), parts[1])
-
-    def _edges(self, pairs: Array) -> Array:
-        """Return the entries of (n, m) arrays at each variable's parent."""
-        return pairs[np.arange(len(self.parents_)), self.parents_]
+        return GaussianFactors(np.broadcast_to(mean, (N, m)), sd)
 
     def _shared(self) -> bool:
         return are_shared(self.parents)

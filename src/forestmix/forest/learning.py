@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import scipy
@@ -11,14 +10,15 @@ import scipy
 from forestmix.arrays import Array
 from forestmix.errors import ArgumentError
 from forestmix.families import Family, Gaussian
-from forestmix.forest.engines import Engine, GaussianShared, GeneralShared, Options, ParentsPerObservation, State
+from forestmix.forest.engines import Engine, GaussianShared, ParentsPerObservation, SharedParents, State
 from forestmix.forest.moves import proposals
-from forestmix.forest.parameters import LARGEST, ForestParameters
+from forestmix.forest.parameters import LARGEST, ForestParameters, counts, masked
+from forestmix.forest.settings import Settings
 from forestmix.forest.starts import starts
 from forestmix.latents import GaussianFactors
 from forestmix.model import Observations
 
-#: Sweeps over which the temperature falls to 1.
+#: Sweeps over which the temperature goes down to 1.
 _COOLING = 8
 #: Newton steps on the leaves before the first sweep of a family that is not Gaussian.
 _WARMING = 5
@@ -31,33 +31,12 @@ _TRUSTED, _FINALISTS = 2, 2
 
 
 @dataclass(frozen=True)
-class Settings:
-    """How to learn; the estimator's documentation says what each does."""
-
-    n_trees: int
-    shared: bool
-    learn_prior: bool
-    n_init: int
-    temperature: float
-    n_moves: int
-    max_iter: int
-    tol: float
-    min_variance: float
-    report: Callable[[str], None]
-
-    @property
-    def options(self) -> Options:
-        """What a sweep updates."""
-        return Options(learn=True, learn_prior=self.learn_prior, min_variance=self.min_variance)
-
-
-@dataclass(frozen=True)
 class Run:
-    """A run of EM: where it ended, the ELBO after each sweep, and whether the gains fell below the tolerance."""
+    """A run of EM so far: where it is, the ELBO after each sweep, and whether the last gain was below the tolerance."""
 
     state: State
-    trace: list[float]
-    converged: bool
+    trace: list[float] = field(default_factory=list)
+    converged: bool = False
 
 
 def learn(data: Observations, family: Family, settings: Settings, rng: np.random.Generator) -> Run:
@@ -70,17 +49,15 @@ def learn(data: Observations, family: Family, settings: Settings, rng: np.random
     found = learn_gaussian(z, settings, rng)
     if settings.shared and isinstance(family, Gaussian):
         return found
-    forest = first_leaves(data, family, found.state)
+    state = replace(found.state, forest=first_leaves(data, family, found.state))
+    engine: Engine = SharedParents(data) if settings.shared else ParentsPerObservation(data)
     if settings.shared:
-        engine: Engine = GeneralShared(data)
         for _ in range(_WARMING):
-            forest = engine.finish(forest, found.state.latents, found.state.responsibilities, settings.options).forest
-    else:
-        engine = ParentsPerObservation(data)
-        soft = 0.9 * found.state.responsibilities + 0.1 / settings.n_trees
-        forest = replace(forest, parent_prior=soft if settings.learn_prior else forest.parent_prior)
-    state = engine.finish(forest, found.state.latents, found.state.responsibilities, settings.options)
-    return climb(engine, state, settings)
+            state = replace(state, forest=engine.maximise(state, settings).forest)
+    elif settings.learn_prior:
+        prior = 0.9 * state.responsibilities + 0.1 / settings.n_trees
+        state = replace(state, forest=replace(state.forest, parent_prior=prior))
+    return climb(engine, Run(engine.maximise(state, settings)), settings)
 
 
 def learn_gaussian(data: Observations, settings: Settings, rng: np.random.Generator) -> Run:
@@ -94,10 +71,10 @@ def learn_gaussian(data: Observations, settings: Settings, rng: np.random.Genera
     runs = [anneal(engine, latents, short) for latents in starts(data.x, settings.n_trees, rng, settings.n_init)]
     for place, run in enumerate(runs):
         settings.report(f"start {place + 1} of {settings.n_init}: ELBO {run.state.value:.8g}")
-    finals = [resume(engine, run, settings) for run in runs[:_TRUSTED]]
+    finals = [climb(engine, run, settings) for run in runs[:_TRUSTED]]
     best = max(finals, key=lambda run: run.state.value)
     for run in sorted(runs[_TRUSTED:], key=lambda run: -run.state.value)[:_FINALISTS]:
-        done = resume(engine, run, settings)
+        done = climb(engine, run, settings)
         if is_better(done.state, best.state):
             best = done
     settings.report(f"best start: ELBO {best.state.value:.8g} after {len(best.trace)} sweeps")
@@ -106,34 +83,26 @@ def learn_gaussian(data: Observations, settings: Settings, rng: np.random.Genera
 
 def anneal(engine: GaussianShared, latents: GaussianFactors, settings: Settings) -> Run:
     """Run EM from latents, with the parents softened at first; the trace starts when the temperature is 1."""
-    state = engine.finish(empty_forest(engine.data, latents, Gaussian()), latents, np.empty(0), settings.options)
+    forest = empty_forest(engine.data, settings.n_trees, Gaussian())
+    state = engine.maximise(State(forest, latents, forest.parent_prior), settings)
     if settings.temperature > 1:
         for heat in np.geomspace(settings.temperature, 1.0, _COOLING, endpoint=False):
-            state = engine.sweep(state, replace(settings.options, temperature=float(heat)))
-    return climb(engine, state, settings)
+            state = engine.sweep(state, settings, float(heat))
+    return climb(engine, Run(state), settings)
 
 
-def resume(engine: Engine, run: Run, settings: Settings) -> Run:
-    """Go on with a run that was cut short."""
-    if run.converged or len(run.trace) >= settings.max_iter:
-        return run
-    more = climb(engine, run.state, replace(settings, max_iter=settings.max_iter - len(run.trace)))
-    return Run(more.state, run.trace + more.trace, more.converged)
-
-
-def climb(engine: Engine, state: State, settings: Settings, rival: float = -np.inf) -> Run:
-    """Sweep until the gain falls below ``tol`` for each entry of x; give up early when far behind a rival."""
-    entries = engine.data.x.size if engine.data.observed is None else max(int(engine.data.observed.sum()), 1)
-    trace: list[float] = []
-    for sweep in range(settings.max_iter):
-        state = engine.sweep(state, settings.options)
+def climb(engine: Engine, run: Run, settings: Settings, rival: float = -np.inf) -> Run:
+    """Sweep until the gain is below ``tol`` for each entry of x; give up early when far behind a rival."""
+    entries = max(float(counts(engine.data).sum()), 1.0)
+    state, trace, converged = run.state, list(run.trace), run.converged
+    while not converged and len(trace) < settings.max_iter:
+        state = engine.sweep(state, settings)
         trace.append(state.value)
-        gain = trace[-1] - trace[-2] if sweep else np.inf
-        if gain <= settings.tol * entries:
-            return Run(state, trace, True)
-        if sweep >= _TRIAL and state.value + gain * settings.max_iter < rival:
+        gain = trace[-1] - trace[-2] if len(trace) > 1 else np.inf
+        converged = gain <= settings.tol * entries
+        if len(trace) > _TRIAL and state.value + gain * settings.max_iter < rival:
             break
-    return Run(state, trace, False)
+    return Run(state, trace, converged)
 
 
 def improve(engine: GaussianShared, best: Run, settings: Settings, rng: np.random.Generator) -> Run:
@@ -144,8 +113,8 @@ def improve(engine: GaussianShared, best: Run, settings: Settings, rng: np.rando
     failures = 0
     while failures < settings.n_moves:
         for latents in proposals(best.state, engine.data, rng):
-            start = engine.finish(best.state.forest, latents, best.state.responsibilities, settings.options)
-            run = climb(engine, start, settings, best.state.value)
+            start = engine.maximise(replace(best.state, latents=latents), settings)
+            run = climb(engine, Run(start), settings, best.state.value)
             if is_better(run.state, best.state):
                 trace = best.trace + [value for value in run.trace if value > best.trace[-1]]
                 best, failures = Run(run.state, trace, run.converged), 0
@@ -173,11 +142,10 @@ def is_better(new: State, old: State) -> bool:
     return new.value > old.value + max(n - same, 1) * np.log(n * m)
 
 
-def empty_forest(data: Observations, latents: GaussianFactors, family: Family) -> ForestParameters:
-    """Return parameters that say nothing yet."""
-    shape = (data.x.shape[1], latents.mean.shape[1])
-    noise = np.ones(shape) if isinstance(family, Gaussian) else None
-    uniform, m = np.full(shape, 1 / shape[1]), shape[1]
+def empty_forest(data: Observations, m: int, family: Family) -> ForestParameters:
+    """Return parameters of m trees that say nothing yet."""
+    shape = (data.x.shape[1], m)
+    noise, uniform = np.ones(shape) if isinstance(family, Gaussian) else None, np.full(shape, 1 / m)
     return ForestParameters(family, np.zeros(shape), np.zeros(shape), uniform, noise, np.zeros(m), Gaussian(np.ones(m)))
 
 
@@ -185,33 +153,28 @@ def first_leaves(data: Observations, family: Family, found: State) -> ForestPara
     """Return leaves to start from: the Gaussian ones that were found, or each variable's own level and no weight."""
     if isinstance(family, Gaussian):
         return found.forest
-    forest = empty_forest(data, found.latents, family)
-    count = data.x.shape[0] if data.observed is None else np.maximum(data.observed.sum(axis=0), 1)
-    level = data.x.sum(axis=0) / count
+    count = counts(data)
     # Half an observation on either side keeps the level of a constant variable finite.
-    level = (level * count + 0.5) / (count + 1)
-    bias = np.log(level) if family.name == "poisson" else np.log(level / (1 - level))
-    return replace(
-        forest, bias=np.broadcast_to(bias[:, None], forest.bias.shape), parent_prior=found.forest.parent_prior
-    )
+    level = (data.x.sum(axis=0) + 0.5) / (count + 1)
+    bias = np.log(level) if family.name == "poisson" else scipy.special.logit(level)
+    forest = empty_forest(data, found.forest.n_trees, family)
+    return replace(forest, bias=forest.bias + bias[:, None], parent_prior=found.forest.parent_prior)
 
 
 def surrogate(data: Observations, family: Family) -> Observations:
     """Return the data as Gaussian leaves may have it: counts by their logarithm, each variable standardised."""
-    x = np.log1p(data.x) if family.name == "poisson" else data.x
-    return Observations(standardise(x, data.observed)[0], data.observed, False)
+    return standardise(replace(data, x=np.log1p(data.x)) if family.name == "poisson" else data)[0]
 
 
-def standardise(x: Array, observed: Array | None) -> tuple[Array, Array, Array]:
-    """Return x with mean 0 and variance 1 in every column and 0 where it is missing, and the two; constants keep 1."""
-    count = x.shape[0] if observed is None else np.maximum(observed.sum(axis=0), 1)
-    centre = x.sum(axis=0) / count
-    away = x - centre if observed is None else np.where(observed, x - centre, 0.0)
-    _check_spread(np.abs(away).max(axis=0), centre)
-    scale = np.sqrt(np.einsum("si,si->i", away, away) / count)
-    flat = scale <= FLAT * np.abs(centre)
-    scale = np.where(flat, 1.0, scale)
-    return away / scale, centre, scale
+def standardise(data: Observations) -> tuple[Observations, Array, Array]:
+    """Return x with mean 0 and variance 1 in every column, and the two; constants keep their scale."""
+    count = np.maximum(counts(data), 1)
+    centre = data.x.sum(axis=0) / count
+    residual = masked(data, data.x - centre)
+    _check_spread(np.abs(residual).max(axis=0), centre)
+    scale = np.sqrt(np.einsum("si,si->i", residual, residual) / count)
+    scale = np.where(scale <= FLAT * np.abs(centre), 1.0, scale)
+    return replace(data, x=residual / scale), centre, scale
 
 
 def _check_spread(largest: Array, centre: Array) -> None:
@@ -223,3 +186,15 @@ def _check_spread(largest: Array, centre: Array) -> None:
             f"X must vary by at least {1 / LARGEST:g} in every column that is not constant, or its squares are 0; "
             f"got {largest[column]:.3g} in column {column}. Divide the variables by a number of their size."
         )
+
+
+def in_order(state: State) -> State:
+    """Return the state with the largest trees first, and each latent of the sign that most of its variables have."""
+    p, q, r = state.forest, state.latents, state.responsibilities
+    order = np.argsort(-r.sum(axis=0), kind="stable")
+    sign = np.where((r * p.weights).sum(axis=0) < 0, -1.0, 1.0)[order]
+    noise = None if p.noise is None else p.noise[:, order]
+    weights, bias, prior = p.weights[:, order] * sign, p.bias[:, order], p.parent_prior[:, order]
+    forest = replace(p, weights=weights, bias=bias, parent_prior=prior, noise=noise)
+    latents = GaussianFactors(q.mean[:, order] * sign, q.sd[:, order])
+    return replace(state, forest=forest, latents=latents, responsibilities=r[:, order])

@@ -6,7 +6,7 @@ spread ``|w_ij| sigma_j``, so all that is needed are the one-dimensional expecta
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -15,7 +15,8 @@ import numpy as np
 from forestmix.arrays import Array
 from forestmix.families import Gaussian
 from forestmix.families.base import RowExpectations
-from forestmix.forest.parameters import ForestParameters
+from forestmix.forest.moments import Moments, moments, weighted_moments
+from forestmix.forest.parameters import ForestParameters, masked
 from forestmix.latents import GaussianFactors
 from forestmix.model import Observations
 
@@ -23,7 +24,7 @@ from forestmix.model import Observations
 NEGLIGIBLE = 1e-15
 #: Logits and log-rates beyond this are 0 or 1, or overflow; separable data would else drive them to infinity.
 LARGEST_PARAMETER = 30.0
-_HALVINGS = 12
+_HALVINGS, _LEAST_SHARE = 12, 2.0**-6
 #: Rounding of a sum, relative to the size of its terms.
 _ROUNDING = 8 * float(np.finfo(np.float64).eps)
 #: Entries of a block of variables held at a time.
@@ -44,19 +45,13 @@ def rows(p: ForestParameters, data: Observations, q: GaussianFactors, tree: int,
         terms = RowExpectations(statistic * mean - expected.value, statistic - expected.slope, expected.curvature)
     else:
         terms = family.expectations(x, mean, spread)
-    curvature = np.broadcast_to(terms.curvature, mean.shape)
-    if data.observed is None:
-        return RowExpectations(terms.log_likelihood, terms.error, curvature)
-    there = data.observed[:, variables]
-    return RowExpectations(*(np.where(there, part, 0.0) for part in (terms.log_likelihood, terms.error, curvature)))
+    there = replace(data, x=x, observed=None if data.observed is None else data.observed[:, variables])
+    return RowExpectations(*(masked(there, np.broadcast_to(part, mean.shape)) for part in terms))
 
 
 def base(p: ForestParameters, data: Observations) -> Array:
     """Return what ``rows`` leaves out: ``g(x)`` of every entry, 0 where x is missing and for Gaussian leaves."""
-    if p.noise is not None:
-        return np.zeros((1, p.n_variables))
-    values = p.family.log_base(data.x)
-    return values if data.observed is None else np.where(data.observed, values, 0.0)
+    return np.zeros((1, p.n_variables)) if p.noise is not None else masked(data, p.family.log_base(data.x))
 
 
 def weighted(responsibilities: Array, values: Array) -> Array:
@@ -72,11 +67,12 @@ def blocks(data: Observations, variables: Array) -> Iterator[Array]:
         yield variables[start : start + size]
 
 
-def pair_scores(p: ForestParameters, data: Observations, q: GaussianFactors, known: Array | None = None) -> Array:
-    """Return ``sum_s E log p_hat(x_si | y_sj)`` less ``base``, (n, m); where some are ``known``, only NaN is filled."""
-    scores = np.full(p.weights.shape, np.nan) if known is None else known
-    for tree in np.flatnonzero(np.isnan(scores).any(axis=0)).tolist():
-        for block in blocks(data, np.flatnonzero(np.isnan(scores[:, tree]))):
+def pair_scores(p: ForestParameters, data: Observations, q: GaussianFactors, wanted: Array | None = None) -> Array:
+    """Return ``sum_s E log p_hat(x_si | y_sj)`` less ``base``, (n, m), of all pairs or of those that are wanted."""
+    wanted = np.ones(p.weights.shape, bool) if wanted is None else wanted
+    scores = np.zeros(p.weights.shape)
+    for tree in range(p.n_trees):
+        for block in blocks(data, np.flatnonzero(wanted[:, tree])):
             scores[block, tree] = rows(p, data, q, tree, block).log_likelihood.sum(axis=0)
     return scores
 
@@ -84,10 +80,10 @@ def pair_scores(p: ForestParameters, data: Observations, q: GaussianFactors, kno
 def latent_step(
     p: ForestParameters, data: Observations, q: GaussianFactors, responsibilities: Array
 ) -> GaussianFactors:
-    """Take a step on ``q(y)`` given ``q(e)``, (n, m) or (N, n, m); the ELBO falls for no latent of any observation.
+    """Take a step on ``q(y)`` given ``q(e)``, (n, m) or (N, n, m); the ELBO is lower for no latent of any observation.
 
     Per latent: ``1/sigma^2 = 1/sigma0^2 + sum_i r_ij w_ij^2 kappa_ij`` and ``mu += sigma^2 gradient``, exact for
-    Gaussian leaves; for others precision and mean move a share 1, 1/2, 1/4, ... of the way. A fall within rounding is
+    Gaussian leaves; for others precision and mean move a share 1, 1/2, 1/4, ... of the way. A loss within rounding is
     none: to refuse it would stop the means at the square root of the precision.
     """
     shape = (data.x.shape[0], p.n_trees)
@@ -178,28 +174,43 @@ def newton_terms(
 
 
 def moved(p: ForestParameters, step: tuple[Array, Array], share: Array | float) -> ForestParameters:
-    """Return the parameters a share of the way along a step, within their limits."""
-    bias, weights = _limited(p.bias, share * step[0]), _limited(p.weights, share * step[1])
-    return replace(p, bias=bias, weights=weights)
+    """Return the parameters a share of the way along a step, within their limits or not further out than the start."""
+
+    def end(start: Array, way: Array) -> Array:
+        limit = np.maximum(LARGEST_PARAMETER, np.abs(start))
+        return np.clip(start + share * way, -limit, limit)
+
+    return replace(p, bias=end(p.bias, step[0]), weights=end(p.weights, step[1]))
 
 
-def _limited(start: Array, step: Array) -> Array:
-    """Return the end of a step within the limits, or not further out than its start."""
-    limit = np.maximum(LARGEST_PARAMETER, np.abs(start))
-    return np.clip(start + step, -limit, limit)
+def leaf_statistics(
+    p: ForestParameters, data: Observations, q: GaussianFactors, responsibilities: Array | None
+) -> Moments | NewtonTerms:
+    """Return the sums over observations that leaves are learned from, for parents shared or of each observation."""
+    if p.noise is None:
+        return newton_terms(p, data, q, responsibilities)
+    return moments(data, q) if responsibilities is None else weighted_moments(data, q, responsibilities)
+
+
+def backtracked(
+    p: ForestParameters, step: tuple[Array, Array], best: Array, evaluate: Callable[[ForestParameters, Array], Array]
+) -> tuple[ForestParameters, Array]:
+    """Take the share 1, 1/2, 1/4, ... of a step that lowers no entry of the values; return parameters and values.
+
+    ``best`` has the values at the start, (n, m) or (n, 1). ``evaluate`` gets parameters and which values are wanted.
+    """
+    share, values, worse = np.ones(best.shape), best.copy(), np.ones(best.shape, bool)
+    for _ in range(_HALVINGS):
+        trial = moved(p, step, share)
+        values[worse] = evaluate(trial, worse)[worse]
+        worse = ~(values >= best)
+        if not worse.any():
+            return trial, values
+        share = np.where(worse, np.where(share > _LEAST_SHARE, 0.5 * share, 0.0), share)
+    return moved(p, step, np.where(worse, 0.0, share)), np.where(worse, best, values)
 
 
 def newton_step(p: ForestParameters, data: Observations, q: GaussianFactors) -> tuple[ForestParameters, Array]:
     """Take a step on bias and weight of every pair that lowers no pair's score; return the parameters and scores."""
     terms = newton_terms(p, data, q, None)
-    step, share, best = terms.step(), np.ones(p.weights.shape), terms.score
-    scores = np.full(share.shape, np.nan)
-    for _ in range(_HALVINGS):
-        trial = moved(p, step, share)
-        scores = pair_scores(trial, data, q, np.where(scores >= best, scores, np.nan))
-        worse = ~(scores >= best)
-        if not worse.any():
-            return trial, scores
-        share = np.where(worse, np.where(share > 2.0**-6, 0.5 * share, 0.0), share)
-    trial = moved(p, step, np.where(worse, 0.0, share))
-    return trial, np.where(worse, best, scores)
+    return backtracked(p, terms.step(), terms.score, lambda trial, wanted: pair_scores(trial, data, q, wanted))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from forestmix.arrays import Array
-from forestmix.forest.parameters import ForestParameters
+from forestmix.forest.parameters import ForestParameters, present
 from forestmix.latents import GaussianFactors
 from forestmix.model import Observations
 
@@ -26,26 +26,25 @@ class Moments(NamedTuple):
 
 def moments(data: Observations, q: GaussianFactors) -> Moments:
     """Return the moments of shared parents: two products with x, or five where entries are missing."""
-    N = data.x.shape[0]
     second = q.mean**2 + q.sd**2
     x, xx, xy = data.x.sum(axis=0)[:, None], np.einsum("si,si->i", data.x, data.x)[:, None], data.x.T @ q.mean
     if data.observed is None:
-        return Moments(np.full((1, 1), float(N)), x, xx, q.mean.sum(axis=0)[None], second.sum(axis=0)[None], xy)
-    there = data.observed.astype(np.float64)
+        number = np.full((1, 1), float(data.x.shape[0]))
+        return Moments(number, x, xx, q.mean.sum(axis=0)[None], second.sum(axis=0)[None], xy)
+    there = present(data)
     return Moments(there.sum(axis=0)[:, None], x, xx, there.T @ q.mean, there.T @ second, xy)
 
 
 def weighted_moments(data: Observations, q: GaussianFactors, responsibilities: Array) -> Moments:
     """Return the moments of parents per observation, weighted by their responsibilities (N, n, m)."""
-    r = responsibilities if data.observed is None else responsibilities * data.observed[:, :, None]
-    second = np.broadcast_to(q.mean**2 + q.sd**2, q.mean.shape)
+    r = responsibilities * present(data)[:, :, None]
     rx = r * data.x[:, :, None]
     return Moments(
         r.sum(axis=0),
         rx.sum(axis=0),
         np.einsum("sij,si->ij", rx, data.x),
         np.einsum("sij,sj->ij", r, q.mean),
-        np.einsum("sij,sj->ij", r, second),
+        np.einsum("sij,sj->ij", r, np.broadcast_to(q.mean**2 + q.sd**2, q.mean.shape)),
         np.einsum("sij,sj->ij", rx, q.mean),
     )
 
@@ -61,13 +60,12 @@ def regression(p: ForestParameters, sums: Moments, min_variance: float) -> Fores
     covariance = sums.xy / count - x * y
     w = covariance / np.maximum(sums.yy / count - y**2, 1e-300)
     variance = np.maximum(sums.xx / count - x**2 - w * covariance, min_variance)
+    b, noise = x - w * y, np.sqrt(variance)
     empty = np.broadcast_to(sums.number < 1e-8, w.shape)
-    if empty.any():
+    if empty.any() and p.noise is not None:
         # A pair that nothing was seen of keeps what it has.
-        old = np.ones_like(w) if p.noise is None else p.noise
-        w, b = np.where(empty, p.weights, w), np.where(empty, p.bias, x - w * y)
-        return replace(p, weights=w, bias=b, noise=np.where(empty, old, np.sqrt(variance)))
-    return replace(p, weights=w, bias=x - w * y, noise=np.sqrt(variance))
+        w, b, noise = (np.where(empty, old, new) for old, new in ((p.weights, w), (p.bias, b), (p.noise, noise)))
+    return replace(p, weights=w, bias=b, noise=noise)
 
 
 def gaussian_scores(p: ForestParameters, sums: Moments) -> Array:
@@ -85,6 +83,6 @@ def gaussian_latents(p: ForestParameters, data: Observations, responsibilities: 
     """
     assert p.noise is not None
     pull = responsibilities * p.weights / p.noise**2
-    there = np.ones((1, p.n_variables)) if data.observed is None else data.observed.astype(np.float64)
+    there = present(data)
     H, h = there @ (pull * p.weights), data.x @ pull - there @ (pull * p.bias)
     return GaussianFactors.tilted(p.prior, p.prior_mean, H, h)

@@ -13,11 +13,11 @@ import numpy as np
 from forestmix.arrays import Array
 from forestmix.forest.engines import State
 from forestmix.forest.moments import Moments, gaussian_latents, gaussian_scores, moments, regression
-from forestmix.forest.parameters import ForestParameters
+from forestmix.forest.parameters import masked, present
+from forestmix.forest.starts import SPREAD, main_directions
 from forestmix.latents import GaussianFactors
 from forestmix.model import Observations
 
-_POWER_STEPS = 8
 #: Pairs of a tree to give up and a tree to split that are tried from one state.
 _CANDIDATES = 6
 
@@ -37,35 +37,26 @@ def without_oneself(state: State, data: Observations) -> GaussianFactors | None:
     A latent leans towards the variables it was computed from, which keeps them with it.
     """
     p, r = state.forest, state.responsibilities
-    assert p.noise is not None
     every, label = np.arange(p.n_variables), np.argmax(r, axis=1)
     scores = gaussian_scores(p, moments(data, state.latents))
+    w, b, noise = (part[:, None] for part in p.edges(label))
+    edges = replace(p, weights=w, bias=b, noise=noise)  # as those of one tree
     sums = _moments_without_oneself(state, data, label)
-    alone = regression(_edges(p, every, label), sums, float(p.noise.min()) ** 2)
-    scores[every, label] = gaussian_scores(alone, sums)[:, 0]
+    scores[every, label] = gaussian_scores(regression(edges, sums, float(noise.min()) ** 2), sums)[:, 0]
     chosen = np.argmax(scores, axis=1)
     return None if (chosen == label).all() else gaussian_latents(p, data, np.eye(p.n_trees)[chosen])
 
 
 def _moments_without_oneself(state: State, data: Observations, label: Array) -> Moments:
     """Return the moments of each variable with its parent's latent, less its own influence, as columns (n, 1)."""
-    p, every = state.forest, np.arange(state.forest.n_variables)
-    assert p.noise is not None
-    w, b = p.weights[every, label], p.bias[every, label]
-    pull = state.responsibilities[every, label] * w / p.noise[every, label] ** 2
-    there = np.ones((1, len(w))) if data.observed is None else data.observed.astype(np.float64)
+    w, b, noise = state.forest.edges(label)
+    pull = state.responsibilities[np.arange(len(w)), label] * w / noise**2
+    there = present(data)
     precision = (state.latents.sd**-2.0)[:, label]
     rest = precision - pull * w * there
     mean = (state.latents.mean[:, label] * precision - pull * (data.x - b) * there) / rest
     parts = (there, data.x, data.x**2, mean * there, (mean**2 + 1 / rest) * there, data.x * mean)
     return Moments(*(np.broadcast_to(part, data.x.shape).sum(axis=0)[:, None] for part in parts))
-
-
-def _edges(p: ForestParameters, every: Array, label: Array) -> ForestParameters:
-    """Return the parameters of each variable's own edge, as those of one tree."""
-    assert p.noise is not None
-    w, b, noise = (part[every, label][:, None] for part in (p.weights, p.bias, p.noise))
-    return replace(p, weights=w, bias=b, noise=noise)
 
 
 def reseeded(state: State, data: Observations, rng: np.random.Generator) -> Iterator[GaussianFactors]:
@@ -86,7 +77,7 @@ def reseeded(state: State, data: Observations, rng: np.random.Generator) -> Iter
             continue
         seen.add(split)
         mean, sd = state.latents.mean.copy(), np.broadcast_to(state.latents.sd, state.latents.mean.shape).copy()
-        mean[:, out], sd[:, out] = direction[:, split], 0.3
+        mean[:, out], sd[:, out] = direction[:, split], SPREAD
         yield GaussianFactors(mean, sd if data.observed is not None else sd[:1])
 
 
@@ -103,17 +94,10 @@ def loss_of_trees(state: State, data: Observations, label: Array) -> Array:
 
 def leftover(state: State, data: Observations, label: Array, rng: np.random.Generator) -> tuple[Array, Array]:
     """Return the main direction (N, m) of each tree's residuals, and about what a latent along it would gain, (m,)."""
-    p, every = state.forest, np.arange(state.forest.n_variables)
     N, m = state.latents.mean.shape
-    residual = data.x - p.bias[every, label] - p.weights[every, label] * state.latents.mean[:, label]
-    if data.observed is not None:
-        residual = np.where(data.observed, residual, 0.0)
-    member = np.eye(m)[label]
-    direction = rng.standard_normal((N, m))
-    for _ in range(_POWER_STEPS):
-        along = np.einsum("si,si->i", residual, direction[:, label])
-        direction = residual @ (member * along[:, None])
-        direction = direction / np.maximum(np.linalg.norm(direction, axis=0), 1e-12)
+    w, b, _ = state.forest.edges(label)
+    residual = masked(data, data.x - b - w * state.latents.mean[:, label])
+    direction = main_directions(residual, label, m, rng)
     along = np.einsum("si,si->i", residual, direction[:, label])
     share = along**2 / np.maximum(np.einsum("si,si->i", residual, residual), 1e-12)
     share = np.minimum(share, 1 - 1e-6)

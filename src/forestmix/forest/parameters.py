@@ -1,9 +1,9 @@
-"""The forest mixture model of the paper's section 3.1: its parameters, draws from it, and q of its latents."""
+"""The forest mixture model of the paper's section 3.1: its parameters, draws from it, and the data it is given."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from forestmix.arrays import Array, at_index, finite, first_index, numbers, tota
 from forestmix.errors import ArgumentError
 from forestmix.families import Family, Gaussian
 from forestmix.latents import GaussianFactors
+from forestmix.model import Observations
 
 #: Numbers beyond this, and scales below one over it, have squares that add up to infinity, or to 0.
 LARGEST = 1e140
@@ -56,6 +57,12 @@ class ForestParameters:
         """Number of trees, m."""
         return self.weights.shape[1]
 
+    @property
+    def log_prior(self) -> Array:
+        """The logarithm of the prior of the parents, minus infinity at 0."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.parent_prior)
+
     def leaves(self, tree: Any, variables: Any) -> Family:
         """Return the family of some variables as children of a tree, or of one tree each."""
         return self.family.take(variables) if self.noise is None else Gaussian(self.noise[variables, tree])
@@ -63,6 +70,20 @@ class ForestParameters:
     def divergence(self, q: GaussianFactors) -> Array:
         """Return ``KL(q(y) || p(y))`` of each observation, (N,)."""
         return total(q.relative_entropy(self.prior, self.prior_mean))
+
+    def edges(self, parents: Array) -> tuple[Array, Array, Array]:
+        """Return weight, bias and noise of each variable with its parent, (n,); noise is 1 where there is none."""
+        every = np.arange(self.n_variables)
+        noise = np.ones(self.n_variables) if self.noise is None else self.noise[every, parents]
+        return self.weights[every, parents], self.bias[every, parents], noise
+
+    def rescaled(self, centre: Array, scale: Array) -> Self:
+        """Return the model of ``centre + scale * x`` for Gaussian leaves; other families are left as they are."""
+        if self.noise is None:
+            return self
+        size = scale[:, None]
+        bias = self.bias * size + centre[:, None]
+        return replace(self, weights=self.weights * size, bias=bias, noise=self.noise * size)
 
     def sample(self, rng: np.random.Generator, size: int, shared: bool, among: Array | None = None) -> ForestDraw:
         """Draw a forest, one for all or for each observation, then latents, then observations (paper, section 3.1).
@@ -102,13 +123,7 @@ def draw_parents(chances: Array, rng: np.random.Generator, size: int) -> Array:
     return parents
 
 
-def checked_parameters(
-    family: Family,
-    weights: Any,
-    bias: Any,
-    parent_prior: Any,
-    noise: Any,
-) -> ForestParameters:
+def checked_parameters(family: Family, weights: Any, bias: Any, parent_prior: Any, noise: Any) -> ForestParameters:
     """Return parameters given by a user, each broadcast to (n, m) and checked; latents are N(0, 1)."""
     w = check_size("weights", finite("weights", numbers("weights", weights).astype(np.float64)))
     if w.ndim != 2 or 0 in w.shape:
@@ -150,3 +165,39 @@ def check_size(name: str, array: Array, largest: float = LARGEST) -> Array:
             f"{at_index(where)}. Divide the variables by a number of their size."
         )
     return array
+
+
+def observations_of(array: Array, family: Family) -> Observations:
+    """Return checked numbers as observations, with 0 where they are missing."""
+    family.check_support("X", array)
+    if family.name == "poisson":
+        check_size("X", array, LARGEST_COUNT)
+    missing = np.isnan(array)
+    x = np.where(missing, 0.0, array).astype(np.float64)
+    return Observations(x, ~missing if missing.any() else None, False)
+
+
+def present(data: Observations) -> Array:
+    """Return 1 for each entry that is there and 0 for a missing one, (N, n), or (1, n) if none is missing."""
+    return np.ones((1, data.x.shape[1])) if data.observed is None else data.observed.astype(np.float64)
+
+
+def counts(data: Observations) -> Array:
+    """Return how many entries of each variable are there, (n,)."""
+    return np.full(data.x.shape[1], float(data.x.shape[0])) if data.observed is None else data.observed.sum(axis=0)
+
+
+def masked(data: Observations, values: Array) -> Array:
+    """Return values for the entries of x with 0 where x is missing."""
+    return values if data.observed is None else np.where(data.observed, values, 0.0)
+
+
+def standard_units(data: Observations, centre: Array, scale: Array) -> Observations:
+    """Return the observations ``(x - centre) / scale``, 0 where they are missing."""
+    x = check_size("X in standard deviations", (data.x - centre) / scale)
+    return replace(data, x=masked(data, x))
+
+
+def log_jacobian(data: Observations, scale: Array) -> float:
+    """Return what is to be taken off the log-density of ``x / scale`` for that of x, over all observations."""
+    return float(np.sum(counts(data) * np.log(scale)))

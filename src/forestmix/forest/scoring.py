@@ -8,9 +8,8 @@ import scipy
 from forestmix.arrays import Array, total
 from forestmix.families import Gaussian
 from forestmix.forest.engines import parents_of_observations
-from forestmix.forest.leaves import base
-from forestmix.forest.parameters import ForestParameters
-from forestmix.forest.presentation import standard_units
+from forestmix.forest.leaves import base, rows
+from forestmix.forest.parameters import ForestParameters, present, standard_units
 from forestmix.latents import GaussianFactors
 from forestmix.model import Observations
 
@@ -23,12 +22,9 @@ def gaussian_log_likelihood(p: ForestParameters, data: Observations, parents: Ar
 
     Each tree is a matrix of rank one plus a diagonal, so its inverse and determinant are those of one number.
     """
-    assert p.noise is not None
-    every = np.arange(p.n_variables)
-    sd, w = p.noise[every, parents], p.weights[every, parents]
-    centre = p.bias[every, parents] + w * p.prior_mean[parents]
-    there = np.ones((1, p.n_variables)) if data.observed is None else data.observed.astype(np.float64)
-    residual = standard_units(data, centre, sd)
+    w, b, sd = p.edges(parents)
+    there = present(data)
+    residual = standard_units(data, b + w * p.prior_mean[parents], sd).x
     factor = np.eye(p.n_trees)[parents] * (w * p.prior.sd[parents] / sd)[:, None]
     ratio = 1 + there @ factor**2
     distance = total(residual**2) - total((residual @ factor) ** 2 / ratio)
@@ -42,7 +38,7 @@ def quadrature_log_likelihood(p: ForestParameters, data: Observations, parents: 
     centred on its posterior, ``y = mean + 1.5 sd z``, wider than q so that the tails are covered.
     """
     node, weight = np.polynomial.hermite_e.hermegauss(_NODES)
-    value = np.zeros(data.x.shape[0])
+    value = total(base(p, data))
     for tree in np.unique(parents):
         children = np.flatnonzero(parents == tree)
         mean = q.mean[:, tree]
@@ -54,13 +50,10 @@ def quadrature_log_likelihood(p: ForestParameters, data: Observations, parents: 
 
 
 def _log_joint(p: ForestParameters, data: Observations, tree: int, children: Array, y: Array) -> Array:
-    """Return ``log p(x of the children, y)`` of each observation."""
-    eta = p.bias[children, tree] + p.weights[children, tree] * y[:, None]
-    terms = p.leaves(tree, children).expectations(data.x[:, children], eta, np.zeros_like(eta)).log_likelihood
-    if data.observed is not None:
-        terms = np.where(data.observed[:, children], terms, 0.0)
+    """Return ``log p(x of the children, y)`` of each observation, less ``base``."""
+    point = GaussianFactors(np.broadcast_to(y[:, None], (len(y), p.n_trees)), np.zeros((1, p.n_trees)))
     prior = Gaussian(p.prior.sd[tree]).expectations(y, p.prior_mean[tree], np.zeros_like(y))
-    return total(terms) + prior.log_likelihood
+    return total(rows(p, data, point, tree, children).log_likelihood) + prior.log_likelihood
 
 
 def observation_bounds(p: ForestParameters, data: Observations, q: GaussianFactors) -> Array:

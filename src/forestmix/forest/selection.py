@@ -23,15 +23,11 @@ class TreeSelection:
     """Held-out scores for numbers of trees.
 
     ``candidates``: the numbers tried; ``scores``: average log-likelihood of an observation held out, (candidates,
-    folds); ``best``: the candidate with the highest mean; ``smallest``: the smallest candidate whose mean is within one
-    standard error of it, the standard error being that of the difference to the best; ``model``: fitted on all of X
-    with ``best`` trees.
+    folds); ``model``: fitted on all of X with ``best`` trees.
     """
 
     candidates: Array
     scores: Array
-    best: int
-    smallest: int
     model: ForestMixtureModel
 
     @property
@@ -42,7 +38,18 @@ class TreeSelection:
     @property
     def standard_error(self) -> Array:
         """Standard error, over folds, of each candidate's difference to the best; 0 for the best."""
-        return _standard_error(self.scores, int(np.argmax(self.mean)))
+        difference = self.scores - self.scores[np.argmax(self.mean)]
+        return np.asarray(difference.std(axis=1, ddof=1) / np.sqrt(self.scores.shape[1]))
+
+    @property
+    def best(self) -> int:
+        """The candidate with the highest mean."""
+        return int(self.candidates[np.argmax(self.mean)])
+
+    @property
+    def smallest(self) -> int:
+        """The smallest candidate whose mean is within one standard error of the best."""
+        return int(self.candidates[np.argmax(self.mean >= self.mean.max() - self.standard_error)])
 
     def __repr__(self) -> str:
         pairs = ", ".join(f"{c}: {s:.4g}" for c, s in zip(self.candidates, self.mean, strict=True))
@@ -68,30 +75,24 @@ def select_n_trees(
         random_state: seed of the split into parts.
 
     """
-    from forestmix.forest.estimator import ForestMixtureModel
+    from forestmix.forest.estimator import ForestMixtureModel  # first: it says what is missing without scikit-learn
+
+    # isort: split
+    from sklearn.base import clone
+    from sklearn.model_selection import cross_val_score
 
     numbers = _numbers_of_trees(candidates)
     model = ForestMixtureModel(random_state=0) if model is None else model
     if not isinstance(model, ForestMixtureModel):
         raise ArgumentError(f"model must be a ForestMixtureModel or None; got {type(model).__name__}.")
-    settings = model.get_params()
     N = len(ForestMixtureModel()._numbers(X, reset=True))
-    # Rows of X itself, so that a data frame keeps the names of its columns.
-    rows = X.iloc if hasattr(X, "iloc") else X if hasattr(X, "columns") else np.asanyarray(X)
     if isinstance(folds, bool) or not isinstance(folds, int | np.integer) or not 2 <= folds <= N:
         raise ArgumentError(f"folds must be a whole number from 2 to the {N} observations; got {shown(folds)}.")
     parts = np.array_split(generator_of(random_state).permutation(N), folds)
-    scores = np.empty((len(numbers), folds))
-    for column, held_out in enumerate(parts):
-        kept = np.setdiff1d(np.arange(N), held_out)
-        for row, number in enumerate(numbers):
-            fitted = ForestMixtureModel(**(settings | {"n_trees": number})).fit(rows[kept])
-            scores[row, column] = fitted.score(rows[held_out])
-    mean = scores.mean(axis=1)
-    place = int(np.argmax(mean))
-    near = mean >= mean[place] - _standard_error(scores, place)
-    final = ForestMixtureModel(**(settings | {"n_trees": numbers[place]})).fit(X)
-    return TreeSelection(np.array(numbers), scores, numbers[place], numbers[int(np.argmax(near))], final)
+    splits = [(np.setdiff1d(np.arange(N), held_out), held_out) for held_out in parts]
+    models = [clone(model).set_params(n_trees=number) for number in numbers]
+    scores = np.array([cross_val_score(each, X, cv=splits, error_score="raise") for each in models])
+    return TreeSelection(np.array(numbers), scores, models[int(np.argmax(scores.mean(axis=1)))].fit(X))
 
 
 def _numbers_of_trees(candidates: Any) -> list[int]:
@@ -104,8 +105,3 @@ def _numbers_of_trees(candidates: Any) -> list[int]:
             f"candidates must be a list of numbers of trees, such as [1, 2, 3]; got {shown(candidates)}."
         )
     return sorted({whole_number("every entry of candidates", candidate) for candidate in given})
-
-
-def _standard_error(scores: Array, best: int) -> Array:
-    difference = scores - scores[best]
-    return np.asarray(difference.std(axis=1, ddof=1) / np.sqrt(scores.shape[1]))

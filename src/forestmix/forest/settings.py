@@ -1,7 +1,9 @@
-"""Parameters of the estimator: their checks, and what learning takes from them."""
+"""How to learn, from the parameters of the estimator, which are checked here."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from reprlib import repr as shown
 from typing import Any
 
@@ -11,35 +13,48 @@ from forestmix.arrays import generator
 from forestmix.checks import is_number, one_of, whole_number
 from forestmix.errors import ArgumentError
 from forestmix.families import Bernoulli, Family, Gaussian, Poisson
-from forestmix.forest.learning import Settings
 
 FAMILIES: dict[str, type[Family]] = {"gaussian": Gaussian, "bernoulli": Bernoulli, "poisson": Poisson}
+
+
+def silent(line: str) -> None:
+    """Say nothing."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to learn; ``ForestMixtureModel`` says what each does."""
+
+    n_trees: int = 2
+    shared: bool = True
+    learn_prior: bool = False
+    n_init: int = 8
+    temperature: float = 2.0
+    n_moves: int = 3
+    max_iter: int = 300
+    tol: float = 1e-7
+    min_variance: float = 1e-3
+    report: Callable[[str], None] = silent
 
 
 def checked_settings(given: dict[str, Any]) -> Settings:
     """Return the settings of an estimator from its parameters, or say which is wrong."""
     one_of("parent_prior", given["parent_prior"], ("auto", "uniform", "learned"))
-    for name, least in (("n_trees", 1), ("n_init", 1), ("n_moves", 0), ("max_iter", 1)):
-        whole_number(name, given[name], least)
     whole_number("batch_size", given["batch_size"], 2, optional=True)
-    number_from("temperature", given["temperature"], 1.0)
-    number_from("tol", given["tol"], 0.0)
-    number_from("min_noise", given["min_noise"], 1e-12, 1.0)
     if not isinstance(given["verbose"], bool | np.bool_):
         whole_number("verbose", given["verbose"], 0)
     shared = are_shared(given["parents"])
-    learned = given["parent_prior"] == "learned" or (given["parent_prior"] == "auto" and not shared)
     return Settings(
-        n_trees=int(given["n_trees"]),
+        n_trees=whole_number("n_trees", given["n_trees"]),
         shared=shared,
-        learn_prior=learned,
-        n_init=int(given["n_init"]),
-        temperature=float(given["temperature"]),
-        n_moves=int(given["n_moves"]),
-        max_iter=min(int(given["max_iter"]), 2**53),
-        tol=float(given["tol"]),
-        min_variance=float(given["min_noise"]),
-        report=print if given["verbose"] else _silent,
+        learn_prior=given["parent_prior"] == "learned" or (given["parent_prior"] == "auto" and not shared),
+        n_init=whole_number("n_init", given["n_init"]),
+        temperature=number_from("temperature", given["temperature"], 1.0),
+        n_moves=whole_number("n_moves", given["n_moves"], 0),
+        max_iter=min(whole_number("max_iter", given["max_iter"]), 2**53),
+        tol=number_from("tol", given["tol"], 0.0),
+        min_variance=number_from("min_noise", given["min_noise"], 1e-12, 1.0),
+        report=print if given["verbose"] else silent,
     )
 
 
@@ -66,7 +81,3 @@ def number_from(name: str, value: Any, least: float, below: float = 1e300) -> fl
         limit = f" and below {below:g}" if below < 1e300 else ""
         raise ArgumentError(f"{name} must be a number of at least {least:g}{limit}; got {shown(value)}.")
     return float(value)
-
-
-def _silent(line: str) -> None:
-    """Say nothing."""

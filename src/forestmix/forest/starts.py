@@ -1,4 +1,4 @@
-"""Where a run starts: principal components of the standardised data, turned until each variable leans on one."""
+"""Where a run starts: principal components of the standardised data, rotated until each variable loads on one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from forestmix.arrays import Array
 from forestmix.latents import GaussianFactors
 
 #: Spread of a latent at the start, about that of one which ten leaves tell of.
-_SPREAD = 0.3
+SPREAD = 0.3
 #: Average linkage takes the square of the number of variables; with more than this it is left out.
 _LARGEST_LINKAGE = 2000
 
@@ -26,15 +26,16 @@ def starts(z: Array, m: int, rng: np.random.Generator, number: int) -> Iterator[
     scores, loadings = components(z, m, rng)
     for place in range(number):
         if place == 0:
-            turned = scores @ varimax(loadings)
+            rotated = scores @ varimax(loadings)
         elif place == 1 and 2 < z.shape[1] <= _LARGEST_LINKAGE:
-            turned = main_directions(z, linked_groups(z, m), m, rng)
+            rotated = main_directions(z, linked_groups(z, m), m, rng)
         elif place % 2:
-            turned = scores @ line_directions(loadings, m, rng)
+            rotated = scores @ line_directions(loadings, m, rng)
         else:
             noisy = loadings * rng.uniform(0.5, 1.5, loadings.shape)
-            turned = scores @ varimax(noisy, random_rotation(loadings.shape[1], rng))
-        yield _standard(turned, m, rng)
+            random_rotation = np.linalg.qr(rng.standard_normal((loadings.shape[1],) * 2))[0]
+            rotated = scores @ varimax(noisy, random_rotation)
+        yield _standard(rotated, m, rng)
 
 
 def components(z: Array, m: int, rng: np.random.Generator) -> tuple[Array, Array]:
@@ -54,8 +55,8 @@ def varimax(loadings: Array, rotation: Array | None = None, max_iter: int = 200)
     rotation = np.eye(k) if rotation is None else rotation
     last = 0.0
     for _ in range(max_iter):
-        turned = loadings @ rotation
-        u, size, v = np.linalg.svd(loadings.T @ (turned**3 - turned * np.mean(turned**2, axis=0)))
+        rotated = loadings @ rotation
+        u, size, v = np.linalg.svd(loadings.T @ (rotated**3 - rotated * np.mean(rotated**2, axis=0)))
         rotation = u @ v
         if size.sum() <= last * (1 + 1e-7):
             break
@@ -73,8 +74,8 @@ def line_directions(loadings: Array, m: int, rng: np.random.Generator, max_iter:
     unit = loadings / length
     lines = unit[[rng.integers(len(unit))]]
     for _ in range(m - 1):
-        apart = np.maximum(1 - np.max((unit @ lines.T) ** 2, axis=1), 1e-12) * length[:, 0] ** 2
-        lines = np.vstack([lines, unit[rng.choice(len(unit), p=apart / apart.sum())]])
+        distance = np.maximum(1 - np.max((unit @ lines.T) ** 2, axis=1), 1e-12) * length[:, 0] ** 2
+        lines = np.vstack([lines, unit[rng.choice(len(unit), p=distance / distance.sum())]])
     label = np.full(len(unit), -1)
     for _ in range(max_iter):
         nearest = np.argmax((loadings @ lines.T) ** 2, axis=1)
@@ -97,18 +98,14 @@ def linked_groups(z: Array, m: int) -> Array:
 
 
 def main_directions(z: Array, label: Array, m: int, rng: np.random.Generator, steps: int = 10) -> Array:
-    """Return the main direction of each group's variables, (N, m), by power iteration."""
+    """Return the main direction of each group's variables, (N, m) of norm 1, by power iteration."""
     member = np.eye(m)[label]
     direction = rng.standard_normal((z.shape[0], m))
     for _ in range(steps):
-        direction = z @ (member * (z.T @ direction))
+        loading = np.einsum("si,si->i", z, direction[:, label])
+        direction = z @ (member * loading[:, None])
         direction = direction / np.maximum(np.linalg.norm(direction, axis=0), 1e-12)
     return direction
-
-
-def random_rotation(k: int, rng: np.random.Generator) -> Array:
-    """Return an orthogonal matrix, uniform up to signs."""
-    return np.linalg.qr(rng.standard_normal((k, k)))[0]
 
 
 def _standard(y: Array, m: int, rng: np.random.Generator) -> GaussianFactors:
@@ -118,4 +115,4 @@ def _standard(y: Array, m: int, rng: np.random.Generator) -> GaussianFactors:
     size = np.sqrt(np.mean(y**2, axis=0))
     flat = size < 1e-8
     y = np.where(flat, rng.standard_normal(y.shape), y / np.where(flat, 1.0, size))
-    return GaussianFactors(y, np.full((1, m), _SPREAD))
+    return GaussianFactors(y, np.full((1, m), SPREAD))

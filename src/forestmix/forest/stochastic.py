@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
-import scipy
 
 from forestmix.arrays import Array
-from forestmix.families import Family, Gaussian
-from forestmix.forest.engines import State, log, parents_of_observations
+from forestmix.families import Family
+from forestmix.forest.engines import State, best_parents, parents_of_observations
 from forestmix.forest.given import infer_given
-from forestmix.forest.learning import Run, Settings, learn
-from forestmix.forest.leaves import NewtonTerms, moved, newton_terms
-from forestmix.forest.moments import Moments, gaussian_scores, moments, regression, weighted_moments
+from forestmix.forest.learning import Run, learn
+from forestmix.forest.leaves import NewtonTerms, leaf_statistics, moved
+from forestmix.forest.moments import Moments, gaussian_scores, regression
 from forestmix.forest.parameters import ForestParameters
+from forestmix.forest.settings import Settings
 from forestmix.latents import GaussianFactors
 from forestmix.model import Observations
 
@@ -23,12 +24,16 @@ _FORGETTING = 0.7
 _LATENT_SWEEPS = 20
 
 
-@dataclass(frozen=True)
-class _Averages:
+class _Averages(NamedTuple):
     """Running averages for one observation: the leaves' statistics, and the shares of the parents."""
 
     leaves: Moments | NewtonTerms
     shares: Array
+
+    def blended(self, new: _Averages, rate: float) -> _Averages:
+        """Return the averages with the newest ones of weight ``rate``."""
+        parts = ((1 - rate) * a + rate * b for a, b in zip(self.leaves, new.leaves, strict=True))
+        return _Averages(type(self.leaves)(*parts), (1 - rate) * self.shares + rate * new.shares)
 
 
 def learn_in_batches(
@@ -43,29 +48,26 @@ def learn_in_batches(
     first = learn(data.take(rng.permutation(N)[:batch_size]), family, settings, rng)
     forest, responsibilities = first.state.forest, first.state.responsibilities
     averages: _Averages | None = None
-    best, trace, converged, step = None, [], False, 0
+    best, trace, step = replace(first.state, value=-np.inf), [], 0
     for epoch in range(settings.max_iter):
         order = rng.permutation(N)
         for start in range(0, N - batch_size + 1, batch_size):
             rate = (step + 2.0) ** -_FORGETTING
             new = _statistics(forest, data.take(order[start : start + batch_size]), responsibilities, settings.shared)
-            averages = new if averages is None else _blend(averages, new, rate)
+            averages = new if averages is None else averages.blended(new, rate)
             forest, responsibilities = _maximise(forest, averages, new, rate, N, settings)
             step += 1
-        state = evaluate(forest, data, responsibilities, settings)
+        state = _evaluate(forest, data, responsibilities, settings)
         trace.append(state.value)
         settings.report(f"epoch {epoch + 1}: ELBO {state.value:.8g}")
-        gain = np.inf if best is None else state.value - best.value
-        if best is None or gain > 0:
-            best = state
+        gain = state.value - best.value
+        best = state if gain > 0 else best
         if gain <= settings.tol * data.x.size:
-            converged = True
-            break
-    assert best is not None
-    return Run(best, trace, converged)
+            return Run(best, trace, True)
+    return Run(best, trace, False)
 
 
-def evaluate(forest: ForestParameters, data: Observations, responsibilities: Array, settings: Settings) -> State:
+def _evaluate(forest: ForestParameters, data: Observations, responsibilities: Array, settings: Settings) -> State:
     """Return the state with parameters as they are, and latents and parents at their best for all observations."""
     # A move by a share of an sd gains the square of that share.
     tol = settings.tol if settings.shared else settings.tol**0.5
@@ -81,40 +83,24 @@ def _statistics(forest: ForestParameters, batch: Observations, responsibilities:
     )
     q = GaussianFactors(found.mean, found.sd)
     weights = None if shared else parents_of_observations(forest, batch, q)[0]
-    size = batch.x.shape[0]
-    if not isinstance(forest.family, Gaussian):
-        sums: Moments | NewtonTerms = newton_terms(forest, batch, q, weights)
-    elif weights is None:
-        sums = moments(batch, q)
-    else:
-        sums = weighted_moments(batch, q, weights)
+    sums = leaf_statistics(forest, batch, q, weights)
     shares = responsibilities if weights is None else weights.mean(axis=0)
-    return _Averages(type(sums)(*(part / size for part in sums)), shares)
-
-
-def _blend(old: _Averages, new: _Averages, rate: float) -> _Averages:
-    parts = ((1 - rate) * a + rate * b for a, b in zip(old.leaves, new.leaves, strict=True))
-    return _Averages(type(old.leaves)(*parts), (1 - rate) * old.shares + rate * new.shares)
+    return _Averages(type(sums)(*(part / len(batch.x) for part in sums)), shares)
 
 
 def _maximise(
     forest: ForestParameters, averages: _Averages, new: _Averages, rate: float, N: int, settings: Settings
 ) -> tuple[ForestParameters, Array]:
     """Return parameters and parents from the averages; a Newton step has the slope of the newest batch alone."""
-    leaves = averages.leaves
-    if isinstance(leaves, Moments):
+    leaves, latest = averages.leaves, new.leaves
+    if isinstance(leaves, NewtonTerms) and isinstance(latest, NewtonTerms):
+        forest = moved(forest, leaves._replace(bias=latest.bias, weight=latest.weight).step(), rate)
+        scores = leaves.score
+    elif isinstance(leaves, Moments):
         forest = regression(forest, leaves, settings.min_variance)
-    else:
-        latest = new.leaves
-        assert isinstance(latest, NewtonTerms)
-        step = leaves._replace(bias=latest.bias, weight=latest.weight).step()
-        forest = moved(forest, step, rate)
-    if not settings.shared:
-        prior = averages.shares if settings.learn_prior else forest.parent_prior
-        return replace(forest, parent_prior=prior), averages.shares
-    scores = N * (gaussian_scores(forest, leaves) if isinstance(leaves, Moments) else leaves.score)
-    responsibilities = scipy.special.softmax(scores + log(forest.parent_prior), axis=1)
+        scores = gaussian_scores(forest, leaves)
+    responsibilities = best_parents(forest, N * scores) if settings.shared else averages.shares
     if settings.learn_prior:
-        share = np.broadcast_to(responsibilities.mean(axis=0), scores.shape)
-        forest = replace(forest, parent_prior=share)
+        prior = responsibilities.mean(axis=0) if settings.shared else responsibilities
+        forest = replace(forest, parent_prior=np.broadcast_to(prior, scores.shape))
     return forest, responsibilities

@@ -63,3 +63,16 @@ def verdict(panel: Panel, gap: float = GAPS[0]) -> str:
     costs = [cost_to_reach(curve, gap) for curve in panel.curves]
     parts = [f"{words}: {' and '.join(cheapest(costs, cost)) or 'no clear winner'}" for cost, words in COSTS.items()]
     return f"Least to a gap of {gap:.4g}, in {'; in '.join(parts)}."
+
+
+def cost_table(panel: Panel, gaps: Sequence[float]) -> tuple[list[str], list[list[str]], set[tuple[int, int]]]:
+    """Return header and rows of a table with three costs for each gap, and row and column of the least of each."""
+    header, rows, least = ["algorithm"], [[curve.label] for curve in panel.curves], set()
+    for gap in gaps:
+        header += [f"steps to {gap:.4g}", "sweeps", "seconds"]
+        costs = [cost_to_reach(curve, gap) for curve in panel.curves]
+        for cost in COSTS:
+            winners = cheapest(costs, cost)
+            least |= {(row, len(rows[0])) for row, entry in enumerate(costs) if entry.label in winners}
+            rows = [[*cells, entry.short(cost)] for cells, entry in zip(rows, costs, strict=True)]
+    return header, rows, least

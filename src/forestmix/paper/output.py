@@ -76,6 +76,20 @@ def summary(panels: Iterable[Panel]) -> Iterator[dict[str, Any]]:
             yield row
 
 
+def summary_table(panels: Iterable[Panel]) -> tuple[list[str], list[list[str]]]:
+    """Return header and rows of the summary for people: each number as median (least to greatest)."""
+
+    def spread(row: dict[str, Any], name: str) -> str:
+        return f"{row[f'{name}_median']:.3g} ({row[f'{name}_min']:.3g} to {row[f'{name}_max']:.3g})"
+
+    header = ["panel", "curve", "runs", "loss", "relative gap to the optimum"]
+    rows = [
+        [row["panel"], row["curve"], str(row["runs"]), spread(row, "loss"), spread(row, "gap")]
+        for row in summary(panels)
+    ]
+    return header, rows
+
+
 def environment() -> dict[str, str]:
     """Return the versions that a run depends on."""
     versions = {"python": platform.python_version()} | {name: version(name) for name in _LIBRARIES}

@@ -91,15 +91,9 @@ def kernel_problem(draw: Draw, width: int) -> RidgeProblem:
 
 def region_problem(draw: Draw) -> RidgeProblem:
     """All windows of 7 x 7 pixels, clipped to each of the 16 regions of 7 x 7 pixels; a region is a block."""
-    inside = fmx.windows((REGION, REGION), REGION)
-    entries = inside.tocoo()
-    row, column = entries.coords
-    regions = [(top, left) for top in range(0, DIGIT_SHAPE[0], REGION) for left in range(0, DIGIT_SHAPE[1], REGION)]
-    count = inside.shape[1]
-    rows = [(row // REGION + top) * DIGIT_SHAPE[1] + row % REGION + left for top, left in regions]
-    columns = [column + number * count for number in range(len(regions))]
-    values = np.tile(entries.data, len(regions))
-    shape = (DIGIT_SHAPE[0] * DIGIT_SHAPE[1], len(regions) * count)
-    weights = scipy.sparse.csr_array((values, (np.concatenate(rows), np.concatenate(columns))), shape=shape)
-    blocks = tuple(np.arange(number * count, (number + 1) * count) for number in range(len(regions)))
+    inside, side = fmx.windows((REGION, REGION), REGION), DIGIT_SHAPE[0] // REGION
+    # The pixels of the image in the order of the blocks: region by region.
+    pixels = np.arange(np.prod(DIGIT_SHAPE)).reshape(side, REGION, side, REGION).transpose(0, 2, 1, 3).ravel()
+    weights = scipy.sparse.block_diag([inside] * side**2, format="csr")[np.argsort(pixels)]
+    blocks = tuple(np.split(np.arange(weights.shape[1]), side**2))
     return RidgeProblem("7 x 7 windows in 16 regions", weights, draw, blocks)

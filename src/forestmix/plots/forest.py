@@ -167,9 +167,9 @@ def _disc(number: int) -> _Block:
     place = np.arange(number) + 1.5
     angle = place * np.pi * (3 - np.sqrt(5))
     radius = _DISC * np.sqrt(place)
-    reach = float(radius.max()) + 0.75
-    root = np.array([reach, -reach])
-    return _Block(root, root + radius[:, None] * np.c_[np.cos(angle), np.sin(angle)], np.full(2, 2 * reach))
+    half = float(radius.max()) + 0.75
+    root = np.array([half, -half])
+    return _Block(root, root + radius[:, None] * np.c_[np.cos(angle), np.sin(angle)], np.full(2, 2 * half))
 
 
 def _shelves(sizes: list[Array]) -> tuple[list[Array], Array]:

@@ -9,9 +9,8 @@ from pathlib import Path
 from string import Template
 
 from forestmix.paper.claims import Claim
-from forestmix.paper.costs import COSTS, GAPS, cheapest, cost_to_reach, verdict
-from forestmix.paper.curves import Panel
-from forestmix.paper.output import environment, summary, write_bytes
+from forestmix.paper.costs import GAPS, cost_table, verdict
+from forestmix.paper.output import environment, summary_table, write_bytes
 from forestmix.paper.run import Outcome
 from forestmix.paper.settings import Settings
 from forestmix.report.html import paragraph, picture, section, table
@@ -87,14 +86,10 @@ def _claims(claims: Iterable[Claim]) -> str:
 
 
 def _summary(outcome: Outcome) -> str:
-    columns = ("loss_median", "loss_min", "loss_max", "gap_median", "gap_min", "gap_max")
-    rows = [
-        [row["panel"], row["curve"], str(row["runs"]), *(f"{row[column]:.4g}" for column in columns)]
-        for row in summary(outcome.panels)
-    ]
-    header = ["panel", "curve", "runs", "loss, median", "least", "greatest", "gap, median", "least", "greatest"]
-    text = f"After {outcome.settings.iterations} parallel steps, over all images and seeds (summary.csv):"
-    return section("Where each curve ends", paragraph(text), table(header, rows, "summary", text_columns=2))
+    steps = outcome.settings.iterations
+    text = f"After {steps} parallel steps, over all images and seeds: median (least to greatest). See summary.csv."
+    shown = table(*summary_table(outcome.panels), "summary", text_columns=2)
+    return section("Where each curve ends", paragraph(text), shown)
 
 
 def _beyond(outcome: Outcome) -> str:
@@ -110,21 +105,10 @@ def _beyond(outcome: Outcome) -> str:
     description = "Relative gap over parallel steps, sweeps and seconds, a row for each problem."
     parts = [_picture(outcome, "beyond", description, caption), paragraph(explanation)]
     for race in outcome.races:
-        parts += [f"<h3>{escape(race.title)}</h3>", paragraph(verdict(race)), _costs(race)]
+        header, rows, least = cost_table(race, GAPS)
+        costs = table(header, rows, f"costs-{race.name}", strong=least)
+        parts += [f"<h3>{escape(race.title)}</h3>", paragraph(verdict(race)), costs]
     return section("Beyond the paper: where FM wins, and where it does not", *parts)
-
-
-def _costs(race: Panel) -> str:
-    """Return the table of costs, a row for each algorithm, three columns for each gap, the least of each in bold."""
-    header, rows, strong = ["algorithm"], [[curve.label] for curve in race.curves], set()
-    for gap in GAPS:
-        header += [f"steps to {gap:.4g}", "sweeps", "seconds"]
-        costs = [cost_to_reach(curve, gap) for curve in race.curves]
-        for cost in COSTS:
-            least = cheapest(costs, cost)
-            strong |= {(row, len(rows[0])) for row, entry in enumerate(costs) if entry.label in least}
-            rows = [[*cells, entry.short(cost)] for cells, entry in zip(rows, costs, strict=True)]
-    return table(header, rows, f"costs-{race.name}", strong=strong)
 
 
 def _settings(outcome: Outcome) -> str:

@@ -48,7 +48,7 @@ class CompiledEngine:
         self, layer: Layer, rows: RowTable, q: Moments, want: Want, spread: Spread | Any
     ) -> tuple[Statistics, RowTerms]:
         """Return the sums over rows that are wanted at q, and the terms of the rows."""
-        storage = storage_of(layer.weights)
+        storage = layer.weights.storage()
         if len(q.mean) > 1 or not isinstance(spread, Spread) or not has_pass(storage):
             return _by_products(layer, _products(layer.weights, storage, len(q.mean)), rows, q, want, spread)
         curved = bool(want & _CURVATURES)
@@ -65,7 +65,7 @@ class CompiledEngine:
     @quiet
     def curvatures(self, layer: Layer, kappa: Array, sd: Array, want: Want) -> tuple[Any, Any]:
         """Return ``D_j sigma_j`` and ``H_j`` at given ``kappa``, of the two those that are wanted."""
-        storage = storage_of(layer.weights)
+        storage = layer.weights.storage()
         if len(kappa) > 1 or len(sd) > 1 or not has_pass(storage):
             products = _products(layer.weights, storage, max(len(kappa), len(sd)))
             s = products.project(None, sd, None)[1] if Want.CURVATURE in want else None
@@ -88,7 +88,7 @@ class CompiledEngine:
         In one pass they are minus the gradient, and minus twice the value, of the quadratic rows
         ``-kappa_i eta_i^2 / 2`` at ``eta = W p``.
         """
-        storage = storage_of(layer.weights)
+        storage = layer.weights.storage()
         if len(p) == 1 and has_pass(storage):
             direction = _plain(layer, p[0])
             found = one_pass(
@@ -162,28 +162,3 @@ def _products(weights: Weights, storage: Any, count: int) -> Products:
 def _plain(layer: Layer, array: Any) -> Array:
     """Return a vector as kernels take it, of one entry where one serves all."""
     return np.atleast_1d(np.require(array, layer.dtype, "CW"))
-
-
-def storage_of(weights: Weights) -> Any:
-    """Return how the entries of W lie in memory; ``None`` where only its products are known."""
-    from forestmix.weights.convolution import Convolution
-    from forestmix.weights.dense import DenseWeights
-    from forestmix.weights.sparse import SparseWeights
-    from forestmix.weights.sparse_columns import SparseColumnWeights
-    from forestmix.weights.storage import DenseStorage
-
-    if isinstance(weights, DenseWeights):
-        array = weights.array
-        return DenseStorage(array, False) if array.flags.c_contiguous else DenseStorage(array.T, True)
-    if isinstance(weights, SparseWeights):
-        return SparseStorage(*weights.csr_arrays(), False)
-    if isinstance(weights, SparseColumnWeights):
-        matrix = weights.columns()
-        return SparseStorage(matrix.indptr, matrix.indices, matrix.data, True)
-    if isinstance(weights, Convolution) and weights._has_few:
-        shifts = (weights._vertical.shift, weights._horizontal.shift)
-        return StencilStorage(
-            weights.kernels, weights.image_shape, weights.latent_shape, shifts,
-            weights._turned_kernels, weights._turned_shifts,
-        )  # fmt: skip
-    return None

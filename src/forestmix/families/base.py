@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import ClassVar, NamedTuple, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -23,17 +23,6 @@ from forestmix.families.row_expectations import ExpectedLogPartition, RowExpecta
 
 #: Counts beyond this are infinite.
 _LARGEST_COUNT = 1e300
-
-
-class RowCodes(NamedTuple):
-    """The entries of a ``kernels.rows.RowTable`` that a family fills: its code, its parameter, and a constant.
-
-    Each is one number, one for each row, or for ``constant`` one for each entry of x.
-    """
-
-    kind: Array | int
-    scale: Array | float
-    constant: Array | float
 
 
 class Family(ABC):
@@ -121,13 +110,6 @@ class Family(ABC):
     def _without_data(self, mean: Array) -> Primitive:
         """Return the rows for what does not depend on x."""
         return self.primitive(np.zeros(np.shape(mean)[-1:]))
-
-    def row_codes(self, x: Array) -> RowCodes | None:
-        """Return how the compiled kernels know these rows, given data (N, n); ``None`` where they do not.
-
-        A family without codes is evaluated by ``expectations``, between two passes over W rather than inside one.
-        """
-        return None
 
 
 def smallest_count(cumulative: Callable[[Array], Array], p: Array, low: Array, high: Array) -> Array:

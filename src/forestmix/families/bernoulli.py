@@ -8,7 +8,7 @@ import numpy as np
 import scipy
 
 from forestmix.arrays import Array
-from forestmix.families.base import Family, RowCodes, refuse
+from forestmix.families.base import Family, refuse
 from forestmix.families.primitive import Kind, Primitive, primitive
 from forestmix.families.row_expectations import cast, float_type
 
@@ -45,12 +45,6 @@ class Bernoulli(Family):
     def primitive(self, x: Array) -> Primitive:
         """Return softplus rows with target x; the best log-likelihood is 0."""
         return primitive(Kind.SOFTPLUS, 1.0, x, 0.0)
-
-    def row_codes(self, x: Array) -> RowCodes:
-        """Return the code; there are no parameters."""
-        from forestmix.engines.compiled import rows
-
-        return RowCodes(rows.BERNOULLI, 0.0, 0.0)
 
     def sample(self, eta: Array, rng: np.random.Generator) -> Array:
         """Draw 1 with probability ``sigma(eta)``, else 0."""

@@ -11,7 +11,7 @@ import scipy
 
 from forestmix.arrays import Array, fits, per_variable
 from forestmix.errors import ArgumentError
-from forestmix.families.base import Family, RowCodes, refuse, smallest_count
+from forestmix.families.base import Family, refuse, smallest_count
 from forestmix.families.poisson import stirling_remainder
 from forestmix.families.primitive import Kind, Primitive, primitive
 from forestmix.families.row_expectations import cast, float_type
@@ -89,13 +89,6 @@ class Binomial(Family):
         """Return softplus rows: factor ``trials``, target ``x / trials``."""
         successes, trials = self._counts(x)
         return primitive(Kind.SOFTPLUS, trials, successes / trials, -_remainder(successes, trials))
-
-    def row_codes(self, x: Array) -> RowCodes:
-        """Return the numbers of trials, and what Stirling's formula leaves of ``-log C``."""
-        from forestmix.engines.compiled import rows
-
-        successes, trials = self._counts(x)
-        return RowCodes(rows.BINOMIAL, trials, _remainder(successes, trials))
 
     def sample(self, eta: Array, rng: np.random.Generator) -> Array:
         """Draw the number of successes at probability ``sigma(eta)``."""

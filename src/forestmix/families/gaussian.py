@@ -11,7 +11,7 @@ import numpy.typing as npt
 import scipy
 
 from forestmix.arrays import Array, fits, in_precision, per_variable
-from forestmix.families.base import Family, RowCodes
+from forestmix.families.base import Family
 from forestmix.families.primitive import Kind, Primitive, primitive
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
@@ -75,13 +75,6 @@ class Gaussian(Family):
         """Return quadratic rows: factor ``1 / sd^2``, target x, at best the density at its mean."""
         sd = self.sd.astype(np.float64)
         return primitive(Kind.QUADRATIC, 1 / sd**2, x, -np.log(sd) - _HALF_LOG_TWO_PI)
-
-    def row_codes(self, x: Array) -> RowCodes:
-        """Return ``1 / sd`` and the logarithm of the normaliser."""
-        from forestmix.engines.compiled import rows
-
-        sd = self.sd.astype(np.float64)
-        return RowCodes(rows.GAUSSIAN, 1 / sd, np.log(sd) + _HALF_LOG_TWO_PI)
 
     def sample(self, eta: Array, rng: np.random.Generator) -> Array:
         """Draw ``N(eta, sd^2)``."""

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from forestmix.arrays import Array, numbers
 from forestmix.errors import ArgumentError
-from forestmix.families.base import Family, RowCodes
+from forestmix.families.base import Family
 from forestmix.families.primitive import Primitive
 
 
@@ -117,17 +117,6 @@ class Mixed(Family):
                 whole[..., rows] = one
             joined.append(whole)
         return Primitive(*joined)
-
-    def row_codes(self, x: Array) -> RowCodes | None:
-        """Return the codes of each row's family; none where a part has none."""
-        kind, scale = np.empty(len(self.which), np.int8), np.empty(len(self.which))
-        constant = np.empty(x.shape)
-        for part, rows in self._parts():
-            codes = part.row_codes(x[..., rows])
-            if codes is None:
-                return None
-            kind[rows], scale[rows], constant[..., rows] = codes
-        return RowCodes(kind, scale, constant)
 
     def sample(self, eta: Array, rng: np.random.Generator) -> Array:
         """Draw each row from its family."""

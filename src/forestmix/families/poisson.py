@@ -10,7 +10,7 @@ import scipy
 
 from forestmix.arrays import Array
 from forestmix.errors import ArgumentError
-from forestmix.families.base import Family, RowCodes, refuse, smallest_count
+from forestmix.families.base import Family, refuse, smallest_count
 from forestmix.families.primitive import Kind, Primitive, primitive
 from forestmix.families.row_expectations import cast, float_type
 
@@ -58,12 +58,6 @@ class Poisson(Family):
     def primitive(self, x: Array) -> Primitive:
         """Return exponential rows with target x, at best with what Stirling's formula leaves of ``-log x!``."""
         return primitive(Kind.EXPONENTIAL, 1.0, x, -stirling_remainder(x))
-
-    def row_codes(self, x: Array) -> RowCodes:
-        """Return what Stirling's formula leaves of ``log x!``."""
-        from forestmix.engines.compiled import rows
-
-        return RowCodes(rows.POISSON, 0.0, stirling_remainder(x))
 
     def sample(self, eta: Array, rng: np.random.Generator) -> Array:
         """Draw counts with rate ``exp(eta)``."""

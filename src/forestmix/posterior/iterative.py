@@ -20,12 +20,11 @@ from typing import Any
 
 import numpy as np
 
-from forestmix import memory
 from forestmix.arrays import Array, generator
 from forestmix.errors import ForestmixError
-from forestmix.problem.flat import Stacked
 from forestmix.posterior.conjugate import PrecisionSystem, certified_variances, solutions
 from forestmix.posterior.covariance import Covariance
+from forestmix.problem.flat import Stacked
 from forestmix.weights import Weights
 from forestmix.weights.blocks import blocks_of
 
@@ -125,7 +124,6 @@ class IterativeCovariance(Covariance):
         self._moment = (self._count * self._moment + squares) / (self._count + count)
         self._count += count
 
-    @memory.reused()
     def _solved_draws(self, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
         """Return draws, and ``sum_s c_s^2`` of their conditional means."""
         system = self.system

@@ -62,7 +62,7 @@ class GaussianProblem(Problem):
         self.rows = engine.observe(self.layer, self.data)
         self.groups = stacked.groups if stacked.is_deep else groups
         self._objective, wanted = objective, Want.VALUE | Want.GRADIENT
-        if both or (objective == "fm" and self.groups is None):
+        if self.groups is None and (both or objective == "fm"):
             wanted |= Want.CURVATURE
         if both or objective == "elbo":
             wanted |= Want.INFORMATION
@@ -202,7 +202,7 @@ class GaussianProblem(Problem):
         return forest_mixture_spread(self.weights, sd) if self.grouped is None else self.grouped.spread(sd)
 
     def _spread_divergence(self, sd: Any) -> Any:
-        """Return ``sum_j (v - 1 - log v) / 2`` with ``v = sd^2 / sd0^2``, and minus the entropy where sd0 is infinite."""
+        """Return ``sum_j (v - 1 - log v) / 2`` with ``v = sd^2 / sd0^2``; minus the entropy where sd0 is infinite."""
         xp, precision = self.xp, self.prior.precision
         proper = precision > 0
         safe = xp.where(proper, precision, xp.full_like(precision, 2 * np.pi))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy
@@ -17,14 +17,6 @@ from forestmix.weights.storage import Storage
 
 #: Below this density ``W^T diag(kappa) W`` is a product of sparse matrices, above it one of dense rows by BLAS.
 SPARSE_DENSITY = 0.05
-
-
-class Projection(NamedTuple):
-    """Products with W, with |W| and with W∘W; ``None`` where one was not asked for."""
-
-    linear: Any
-    absolute: Any
-    squared: Any
 
 
 class Weights(ABC):
@@ -64,32 +56,6 @@ class Weights(ABC):
         """Return W^T r for each vector of ``r``: (..., n) -> (..., m)."""
         batch, lead = self._as_batch("r", r, self.shape[0])
         return self._adjoint(batch).reshape(*lead, self.shape[1])
-
-    def project(
-        self, mean: Array | None, sd: Array | None = None, *, absolute: bool = False, squared: bool = False
-    ) -> Projection:
-        """Return ``W mean``, and of ``|W| sd`` and ``(W∘W) sd^2`` what is asked for.
-
-        Args:
-            mean: (N, m), or ``None``.
-            sd: (N, m), or (1, m) if shared; needed for the last two.
-            absolute: whether to return ``|W| sd``.
-            squared: whether to return ``(W∘W) sd^2``.
-
-        """
-        return Projection(
-            None if mean is None else self.forward(mean),
-            abs(self).forward(sd) if absolute and sd is not None else None,
-            self.square().forward(sd**2) if squared and sd is not None else None,
-        )
-
-    def collect(self, error: Array | None, absolute: Array | None = None, squared: Array | None = None) -> Projection:
-        """Return ``W^T error``, ``|W|^T absolute`` and ``(W∘W)^T squared``, of (N or 1, n) each that is given."""
-        return Projection(
-            None if error is None else self.adjoint(error),
-            None if absolute is None else abs(self).adjoint(absolute),
-            None if squared is None else self.square().adjoint(squared),
-        )
 
     @abstractmethod
     def _forward(self, batch: Array) -> Array:

@@ -7,8 +7,8 @@ import numpy as np
 from forestmix.arrays import Array
 from forestmix.latents import Factors, GaussianFactors
 from forestmix.model import Layer
-from forestmix.problem.updates import forest_mixture_update
 from forestmix.problem.interfaces.base import Above, Interface
+from forestmix.problem.updates import forest_mixture_update
 
 
 class GaussianParents(Interface):

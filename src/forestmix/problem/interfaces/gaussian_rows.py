@@ -11,8 +11,8 @@ import scipy
 from forestmix.arrays import Array, total
 from forestmix.latents import BernoulliFactors, Factors, GaussianFactors, SpikeSlabFactors, solve_tilt
 from forestmix.model import Layer
-from forestmix.problem.updates import forest_mixture_update
 from forestmix.problem.interfaces.base import Above, Interface
+from forestmix.problem.updates import forest_mixture_update
 
 #: For objective "fm": epsilon is proportional to |w| times a standard deviation of at least this share of the largest.
 LEAST_SHARE = 1e-6

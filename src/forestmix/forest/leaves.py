@@ -37,8 +37,15 @@ def rows(p: ForestParameters, data: Observations, q: GaussianFactors, tree: int,
     For families that are not Gaussian the log-likelihood is without ``g(x)``, which is the same for every parent and
     can take longer than all the rest; ``base`` has it.
     """
+    return rows_of_tree(p, data, q.mean[:, tree], q.sd[:, tree], tree, variables)
+
+
+def rows_of_tree(
+    p: ForestParameters, data: Observations, mean: Array, sd: Array, tree: int, variables: Array
+) -> RowExpectations:
+    """Return the same from mean and sd of the tree's latent, each (N,), or (1,) for an sd that all share."""
     w, b = p.weights[variables, tree], p.bias[variables, tree]
-    mean, spread = b + w * q.mean[:, tree, None], np.abs(w) * q.sd[:, tree, None]
+    mean, spread = b + w * mean[:, None], np.abs(w) * sd[:, None]
     family, x = p.leaves(tree, variables), data.x[:, variables]
     if p.noise is None:
         expected, statistic = family.expected_log_partition(mean, spread), family.statistic(x)
@@ -90,39 +97,33 @@ def latent_step(
     mean, sd = np.broadcast_to(q.mean, shape).copy(), np.broadcast_to(q.sd, shape).copy()
     batch = responsibilities if responsibilities.ndim == 3 else responsibilities[None]
     for tree in range(p.n_trees):
-        weight = batch[:, :, tree]
-        children = np.flatnonzero(weight.max(axis=0) > NEGLIGIBLE)
-        _tree_step(p, data, mean, sd, tree, children, weight[:, children])
+        # Views of one column each, which the step updates.
+        _tree_step(p, data, mean[:, tree], sd[:, tree], tree, batch[:, :, tree])
     return GaussianFactors(mean, sd)
 
 
-def _tree_step(
-    p: ForestParameters, data: Observations, mean: Array, sd: Array, tree: int, children: Array, weight: Array
-) -> None:
-    """Update one column of ``mean`` and ``sd`` in place."""
-    w = p.weights[children, tree]
+def _tree_step(p: ForestParameters, data: Observations, mean: Array, sd: Array, tree: int, weight: Array) -> None:
+    """Update mean and sd of one latent, (N,), in place."""
+    children = np.flatnonzero(weight.max(axis=0) > NEGLIGIBLE)
+    weight, w = weight[:, children], p.weights[children, tree]
     centre, prior = p.prior_mean[tree], Gaussian(p.prior.sd[tree])
-    precision0 = prior.sd**-2.0
 
-    def evaluate(q: GaussianFactors, some: Observations, r: Array) -> tuple[Array, RowExpectations]:
-        terms = rows(p, some, q, tree, children)
-        loss = GaussianFactors(q.mean[:, tree], q.sd[:, tree]).relative_entropy(prior, centre)
+    def evaluate(some: Observations, r: Array, mean: Array, sd: Array) -> tuple[Array, RowExpectations]:
+        terms = rows_of_tree(p, some, mean, sd, tree, children)
+        loss = GaussianFactors(mean, sd).relative_entropy(prior, centre)
         return weighted(r, terms.log_likelihood).sum(axis=1) - loss, terms
 
-    start, terms = evaluate(GaussianFactors(mean, sd), data, weight)
+    start, terms = evaluate(data, weight, mean, sd)
     lowest = start - _ROUNDING * (1 + weighted(weight, np.abs(terms.log_likelihood)).sum(axis=1))
-    gradient = weighted(weight, terms.error) @ w - (mean[:, tree] - centre) * precision0
-    target = precision0 + weighted(weight, terms.curvature) @ w**2
-    before = sd[:, tree] ** -2.0
-    waiting, share = np.arange(mean.shape[0]), 1.0
+    gradient = weighted(weight, terms.error) @ w - (mean - centre) * prior.sd**-2.0
+    target = prior.sd**-2.0 + weighted(weight, terms.curvature) @ w**2
+    waiting, share = np.arange(len(mean)), 1.0
     for _ in range(_HALVINGS):
-        trial = GaussianFactors(mean[waiting], sd[waiting])
-        trial.mean[:, tree] += share * gradient[waiting] / target[waiting]
-        trial.sd[:, tree] = ((1 - share) * before[waiting] + share * target[waiting]) ** -0.5
-        r = weight if weight.shape[0] == 1 else weight[waiting]
-        value, _ = evaluate(trial, data.take(waiting), r)
-        better = value >= lowest[waiting]
-        mean[waiting[better], tree], sd[waiting[better], tree] = trial.mean[better, tree], trial.sd[better, tree]
+        new_mean = mean[waiting] + share * gradient[waiting] / target[waiting]
+        new_sd = ((1 - share) * sd[waiting] ** -2.0 + share * target[waiting]) ** -0.5
+        r = weight if len(weight) == 1 else weight[waiting]
+        better = evaluate(data.take(waiting), r, new_mean, new_sd)[0] >= lowest[waiting]
+        mean[waiting[better]], sd[waiting[better]] = new_mean[better], new_sd[better]
         waiting, share = waiting[~better], 0.5 * share
         if not waiting.size:
             break

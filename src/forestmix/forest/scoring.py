@@ -8,7 +8,7 @@ import scipy
 from forestmix.arrays import Array, total
 from forestmix.families import Gaussian
 from forestmix.forest.engines import parents_of_observations
-from forestmix.forest.leaves import base, rows
+from forestmix.forest.leaves import base, rows_of_tree
 from forestmix.forest.parameters import ForestParameters, present, standard_units
 from forestmix.latents import GaussianFactors
 from forestmix.model import Observations
@@ -51,9 +51,8 @@ def quadrature_log_likelihood(p: ForestParameters, data: Observations, parents: 
 
 def _log_joint(p: ForestParameters, data: Observations, tree: int, children: Array, y: Array) -> Array:
     """Return ``log p(x of the children, y)`` of each observation, less ``base``."""
-    point = GaussianFactors(np.broadcast_to(y[:, None], (len(y), p.n_trees)), np.zeros((1, p.n_trees)))
     prior = Gaussian(p.prior.sd[tree]).expectations(y, p.prior_mean[tree], np.zeros_like(y))
-    return total(rows(p, data, point, tree, children).log_likelihood) + prior.log_likelihood
+    return total(rows_of_tree(p, data, y, np.zeros(1), tree, children).log_likelihood) + prior.log_likelihood
 
 
 def observation_bounds(p: ForestParameters, data: Observations, q: GaussianFactors) -> Array:

@@ -13,7 +13,8 @@ import numpy as np
 
 from forestmix.arrays import Array
 from forestmix.engines.compiled.compiling import njit
-from forestmix.engines.compiled.terms import FAST
+from forestmix.weights.base import Weights
+from forestmix.weights.storage import DenseStorage, SparseStorage
 
 #: How many columns of an array in row order are gathered at a time: two cache lines of each row in float64.
 PANEL = 16
@@ -44,37 +45,46 @@ class Panel(NamedTuple):
     held: Array
 
 
-def sparse_columns(matrix: Any) -> Columns:
-    """Return a canonical CSC matrix as columns."""
+def columns_of(weights: Weights, storage: Any) -> Columns:
+    """Return W as columns: a dense array where it lies, all others as a CSC matrix."""
+    if isinstance(storage, DenseStorage):
+        n = weights.shape[0]
+        # The array is that of W or, by columns, that of its transpose.
+        steps = (1, storage.array.shape[1]) if storage.transposed else (storage.array.shape[1], 1)
+        return Columns(np.zeros(1, np.int32), np.arange(n, dtype=np.uint32), storage.array.reshape(-1), *steps)
+    if isinstance(storage, SparseStorage) and storage.transposed:
+        return _sparse(storage.indptr, storage.indices, storage.data)
+    matrix = weights.columns()
+    return _sparse(matrix.indptr, matrix.indices, matrix.data)
+
+
+def rows_of(weights: Weights, storage: Any) -> Columns:
+    """Return W by rows, the columns of its transpose; nothing for a dense array, which has both."""
+    if isinstance(storage, DenseStorage):
+        return _sparse(np.zeros(1, np.int32), np.zeros(0, np.int32), storage.array.reshape(-1)[:0])
+    matrix = weights.rows()
+    return _sparse(matrix.indptr, matrix.indices, matrix.data)
+
+
+def _sparse(starts: Array, rows: Array, values: Array) -> Columns:
     # Unsigned indices need no test for being negative.
-    rows = matrix.indices.view(np.dtype(f"u{matrix.indices.dtype.itemsize}"))
-    return Columns(matrix.indptr, rows, matrix.data, 0, 0)
+    return Columns(starts, rows.view(np.dtype(f"u{rows.dtype.itemsize}")), values, 0, 0)
 
 
-def dense_columns(array: Array) -> Columns:
-    """Return a dense array, in row or column order or cut from one, as columns."""
-    n, m = array.shape
-    row_step, column_step = (stride // array.itemsize for stride in array.strides)
-    row_step = 1 if n == 1 else row_step
-    length = (n - 1) * row_step + (m - 1) * column_step + 1
-    flat = np.lib.stride_tricks.as_strided(array, (length,), (array.itemsize,))
-    return Columns(np.zeros(0, np.int32), np.arange(n, dtype=np.uint32), flat, row_step, column_step)
-
-
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def is_dense(columns):  # type: ignore[no-untyped-def]
     """Return whether the columns are those of a dense array."""
     return columns.row_step > 0
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def new_panel(columns):  # type: ignore[no-untyped-def]
     """Return a panel that holds nothing yet; it has no memory where none is needed."""
     size = PANEL * (columns.rows.shape[0] + _GAP) if columns.row_step > 1 else 0
     return Panel(np.empty(size, columns.values.dtype), np.zeros(2, np.int64))
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def column(columns, members, position, panel):  # type: ignore[no-untyped-def]
     """Return the rows and the entries of the column ``members[position]``; entries of a dense one may be zero."""
     j, n = members[position], columns.rows.shape[0]
@@ -90,7 +100,7 @@ def column(columns, members, position, panel):  # type: ignore[no-untyped-def]
     return columns.rows, panel.values[low : low + n]
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _gather(columns, members, position, panel):  # type: ignore[no-untyped-def]
     """Copy the columns of the next positions into the panel, walking along the rows."""
     n, count = columns.rows.shape[0], min(PANEL, members.shape[0] - position)
@@ -104,24 +114,8 @@ def _gather(columns, members, position, panel):  # type: ignore[no-untyped-def]
                 panel.values[target + i] = columns.values[source + i * columns.row_step]
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def keep_together(panel, low, high):  # type: ignore[no-untyped-def]
     """Let the panel begin anew at ``low`` where it holds only some of the positions from there to ``high``."""
     if panel.held[0] <= low < panel.held[1] < high:
         panel.held[1] = panel.held[0]
-
-
-@njit(cache=True, nogil=True, fastmath=FAST)
-def dense_dot(values, vector):  # type: ignore[no-untyped-def]
-    """Return ``sum_i values_i vector_i``."""
-    total = vector.dtype.type(0)
-    for i in range(values.shape[0]):
-        total += values[i] * vector[i]
-    return total
-
-
-@njit(cache=True, nogil=True, fastmath=FAST)
-def dense_fall(values, change, kappa, error):  # type: ignore[no-untyped-def]
-    """Take ``kappa_i values_i change`` from ``error``."""
-    for i in range(values.shape[0]):
-        error[i] -= kappa[i] * values[i] * change

@@ -2,7 +2,7 @@
 
 Numba knows a cached kernel by the file it stands in. Its code also holds what it calls in other files, so after an edit
 there Numba would still find it, and it would be wrong. Here the cache lies in a folder that is named by a digest of all
-files of ``kernels/``: code from other sources is never found, and a process that still runs those writes elsewhere.
+files of this folder: code from other sources is never found, and a process that still runs those writes elsewhere.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import hashlib
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -31,15 +31,37 @@ def njit(**options: Any) -> Callable[[Any], Any]:
     return lambda function: _cached(function, options) if options.get("cache") else numba.njit(**options)(function)
 
 
+def pointer(signature: Any, function: Any) -> Any:
+    """Compile a function once, for kernels that get it as an argument and call it where it is.
+
+    What a kernel calls by name is compiled into it, again for each kernel, and takes most of its time if it is long.
+    """
+    if _config.DISABLE_JIT:
+        return function
+    with _cache_folder():
+        try:
+            return numba.cfunc(signature, nopython=True, cache=True)(function)
+        except RuntimeError:
+            return numba.cfunc(signature, nopython=True)(function)
+
+
 def _cached(function: Any, options: dict[str, Any]) -> Any:
-    """Decorate a function. Numba decides now where its code will be kept, so other packages keep their own place."""
-    with _one_at_a_time:
-        place = _config.CACHE_DIR
-        _config.CACHE_DIR = _folder() or place
+    """Decorate a function."""
+    with _cache_folder():
         try:
             return numba.njit(**options)(function)
         except RuntimeError:  # Numba finds no place to write to
             return numba.njit(**options | {"cache": False})(function)
+
+
+@contextlib.contextmanager
+def _cache_folder() -> Iterator[None]:
+    """Keep the code of what is decorated meanwhile in the folder of these sources; other packages keep their own place."""
+    with _one_at_a_time:
+        place = _config.CACHE_DIR
+        _config.CACHE_DIR = _folder() or place
+        try:
+            yield
         finally:
             _config.CACHE_DIR = place
 

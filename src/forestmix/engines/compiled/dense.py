@@ -11,6 +11,8 @@ block twice. A kernel works on a range of rows; ``compiled.engine`` gives each t
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from forestmix.arrays import Array
@@ -31,12 +33,12 @@ CACHED, SHORTEST = 2**22, 512
 @njit(cache=True, nogil=True)
 def pass_rows(
     first: int, last: int, W: Array, table: RowTable, bias: Array, mean: Array, sd: Array, spreads: bool, spread: int,
-    eta: Array, error: Array, kappa: Array, work: Array | None, parts: Array, totals: Array,
+    eta: Array, error: Array, kappa: Array, terms: Any, work: Array, parts: Array, totals: Array,
 ) -> None:  # fmt: skip
     """Make the pass over rows ``first`` to ``last`` of a row-major W; ``spreads``: whether to multiply with ``sd``."""
     parts[:] = 0
     # Terms that are expensive are taken for several tiles at once, which stay in the cache meanwhile.
-    tiles = 1 if work is None else max(1, min(WIDTH // ROWS, KEPT // (ROWS * W.shape[1] * W.itemsize)))
+    tiles = 1 if terms is None else max(1, min(WIDTH // ROWS, KEPT // (ROWS * W.shape[1] * W.itemsize)))
     products, variance = np.zeros((3, tiles * ROWS), W.dtype), sd * sd
     soon, later = ahead_of(W, tiles)
     for top in range(first, last, tiles * ROWS):
@@ -47,7 +49,7 @@ def pass_rows(
                 dot(tile(W, i, last), soon, (mean, sd, variance), (own[0], own[1], own[2]))
             else:
                 dot(tile(W, i, last), soon, (mean,), (own[0],))
-        finish_rows(top, stop - top, table, bias, products, spread, eta, error, kappa, work, totals)
+        finish_rows(top, stop - top, table, bias, products, spread, eta, error, kappa, terms, work, totals)
         products[:, stop - top :] = 0
         for i in range(top, stop if len(parts) else top, ROWS):
             own = products[:, i - top : i - top + ROWS]
@@ -60,7 +62,7 @@ def pass_rows(
 @njit(cache=True, nogil=True)
 def pass_columns(
     first: int, last: int, W: Array, table: RowTable, bias: Array, mean: Array, sd: Array, spreads: bool, spread: int,
-    eta: Array, error: Array, kappa: Array, work: Array | None, parts: Array, totals: Array,
+    eta: Array, error: Array, kappa: Array, terms: Any, work: Array, parts: Array, totals: Array,
 ) -> None:  # fmt: skip
     """Make the pass over the same rows of a column-major matrix, of which W is the row-major transpose."""
     parts[:] = 0
@@ -76,7 +78,7 @@ def pass_columns(
         for start in range(top, stop, WIDTH):
             count = min(WIDTH, stop - start)
             own = products[:, start - top : start - top + count]
-            finish_rows(start, count, table, bias, own, spread, eta, error, kappa, work, totals)
+            finish_rows(start, count, table, bias, own, spread, eta, error, kappa, terms, work, totals)
         _collect(W[:, top:stop], products, parts)
 
 

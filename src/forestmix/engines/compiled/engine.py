@@ -14,13 +14,15 @@ import numpy as np
 
 from forestmix.arrays import Array
 from forestmix.engines.compiled import rows as row_kernels
-from forestmix.engines.compiled import threaded
+from forestmix.engines.compiled import sweeping, threaded
 from forestmix.engines.compiled.passes import has_pass, one_pass
 from forestmix.engines.compiled.products import Products, SparseColumnProducts, StencilProducts
 from forestmix.engines.compiled.rows import RowTable, quadratic_rows, row_table, terms_of_rows
-from forestmix.engines.protocol import Capability, Moments, RowTerms, Spread, Statistics, Want
+from forestmix.engines.compiled.sweeping import Factors, Sweep
+from forestmix.engines.protocol import Capability, Moments, PriorMoments, RowTerms, Spread, Statistics, Want
 from forestmix.families.expectations import quiet
 from forestmix.model import Layer, Observations
+from forestmix.partition import Partition
 from forestmix.weights.base import Weights
 from forestmix.weights.storage import SparseStorage, StencilStorage
 
@@ -101,6 +103,32 @@ class CompiledEngine:
         weighted = (kappa * image).astype(image.dtype, copy=False)
         return products.collect(weighted, None, None)[0], np.sum(image * weighted, axis=1, dtype=np.float64)
 
+    @quiet
+    def sweep_groups(
+        self, layer: Layer, rows: RowTable, q: Moments, terms: RowTerms, prior: PriorMoments, groups: Partition,
+        *, surrogate: bool, safe: bool, spread: Spread,
+    ) -> Factors:  # fmt: skip
+        """Update the groups one after another, the members of each at once."""
+        sweep = Sweep(layer, storage_of(layer.weights), rows, q, terms, prior)
+        return sweeping.sweep_groups(sweep, groups, surrogate=surrogate, safe=safe, spread=spread)
+
+    @quiet
+    def sweep_blocks(
+        self, layer: Layer, rows: RowTable, q: Moments, terms: RowTerms, prior: PriorMoments, blocks: Partition,
+        *, synchronous: bool,
+    ) -> Factors:  # fmt: skip
+        """Sweep the blocks on threads, each with the others as they were at the start, or as they are."""
+        sweep = Sweep(layer, storage_of(layer.weights), rows, q, terms, prior)
+        return sweeping.sweep_blocks(sweep, q.sd, blocks, synchronous=synchronous)
+
+    @quiet
+    def sweep_greedy(
+        self, layer: Layer, rows: RowTable, q: Moments, terms: RowTerms, prior: PriorMoments, steps: int
+    ) -> Factors:
+        """Update ``steps`` times, for each observation, the latent whose exact update raises the ELBO most."""
+        storage = storage_of(layer.weights)
+        return sweeping.sweep_greedy(Sweep(layer, storage, rows, q, terms, prior), storage, q.sd, steps)
+
 
 def _by_products(
     layer: Layer, products: Products, rows: RowTable, q: Moments, want: Want, spread: Spread | Any
@@ -136,7 +164,7 @@ def _row_terms(layer: Layer, rows: RowTable, eta: Array, spread: Array) -> tuple
     for k in range(count):
         own = rows.observation(k), bias, eta[k], spread[k if len(spread) > 1 else 0], error[k], kappa[k]
         threaded.run_all([
-            partial(terms_of_rows, *cut, *own, row_kernels.new_workspace(), part)
+            partial(terms_of_rows, *cut, *own, row_kernels.any_terms(), row_kernels.new_workspace(), part)
             for cut, part in zip(pairwise(cuts), parts, strict=True)
         ])  # fmt: skip
         totals[k] = parts.sum(axis=0)

@@ -12,7 +12,7 @@ import numpy as np
 from forestmix.arrays import Array
 from forestmix.engines.compiled import threaded
 from forestmix.engines.compiled.products import entry_cuts
-from forestmix.engines.compiled.rows import RowTable, workspace
+from forestmix.engines.compiled.rows import RowTable, new_workspace, terms_for
 from forestmix.weights.storage import DenseStorage, SparseStorage
 
 
@@ -45,15 +45,15 @@ def one_pass(
     dtype, m = mean.dtype, len(mean)
     n = storage.array.shape[1 if storage.transposed else 0] if dense else len(storage.indptr) - 1
     entries = storage.array.size if dense else len(storage.data)
-    light = workspace(table) is None
-    count = threaded.threads(entries + (0 if light else threaded.ENTRIES_OF_ROW * n))
+    compute = terms_for(table)
+    count = threaded.threads(entries + (0 if compute is None else threaded.ENTRIES_OF_ROW * n))
     cuts = threaded.even_cuts(n, count) if dense else entry_cuts(storage.indptr, count)
     terms = tuple(np.empty(n, dtype) for _ in range(3))
     kernel = _dense_kernel(storage, mean, sd) if dense else _sparse_kernel(storage, mean, sd)
     parts = np.empty((count, sums, m) if dense else (count, m if sums else 0, {0: 1, 1: 1, 3: 4}[sums]), dtype)
     totals = np.zeros((count, 2))
     threaded.run_all([
-        partial(kernel, *cut, table, bias, spreads, spread, *terms, workspace(table), own, total)
+        partial(kernel, *cut, table, bias, spreads, spread, *terms, compute, new_workspace(), own, total)
         for cut, own, total in zip(pairwise(cuts), parts, totals, strict=True)
     ])  # fmt: skip
     added = parts[0] if count == 1 else parts.sum(axis=0)

@@ -11,12 +11,14 @@ Means, spreads and terms of some rows are in a workspace (``compiled.softplus``)
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
+from numba import types
 
 from forestmix.arrays import Array
-from forestmix.engines.compiled.compiling import njit
+from forestmix.engines.compiled.compiling import njit, pointer
 from forestmix.engines.compiled.elementary import FUSED, exponential, exponential_minus_one, logarithm
 from forestmix.engines.compiled.softplus import (
     CURVATURE,
@@ -103,9 +105,15 @@ def new_workspace() -> Array:
     return np.zeros(SIZE + 5 * WIDTH)
 
 
-def workspace(table: RowTable) -> Array | None:
-    """Return a workspace; none where all rows are quadratic and none is missing."""
-    return None if table.kind.size == 1 and table.kind.item() == QUADRATIC else new_workspace()
+def terms_for(table: RowTable) -> Any:
+    """Return ``fill_terms`` for kernels; ``None`` where all rows are quadratic and none is missing."""
+    return None if table.kind.size == 1 and table.kind.item() == QUADRATIC else any_terms()
+
+
+@cache
+def any_terms() -> Any:
+    """Return ``fill_terms`` for kernels."""
+    return pointer(types.void(types.intp, types.float64[::1]), fill_terms)
 
 
 @njit(forceinline=True, nogil=True)
@@ -123,7 +131,6 @@ def put_row(table, i, lane, eta, spread, work):  # type: ignore[no-untyped-def]
     work[_TARGET + lane], work[_BEST + lane] = of_row(table.target, i), of_row(table.best, i)
 
 
-@njit(nogil=True)
 def fill_terms(count, work):  # type: ignore[no-untyped-def]
     """Write log-likelihood, ``e`` and ``kappa`` of ``count`` rows where VALUE, ERROR and KAPPA are."""
     softplus, exponentials = 0, 0
@@ -214,13 +221,13 @@ def _scale(count, work):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True)
-def finish_rows(start, count, table, bias, products, spread, eta, error, kappa, work, totals):  # type: ignore[no-untyped-def]
+def finish_rows(start, count, table, bias, products, spread, eta, error, kappa, terms, work, totals):  # type: ignore[no-untyped-def]
     """Turn the products of ``count`` rows from ``start`` on, at most ``WIDTH``, into their terms.
 
     ``products`` has a column for each row: ``w . mean``, ``|w| . sd`` and ``w^2 . sd^2``, of the last two what
     ``spread`` needs. Writes ``eta``, ``error`` and ``kappa``; puts ``e``, ``s kappa`` and ``kappa`` in the place of the
-    products; adds up the log-likelihoods, and the size of what rounding acts on. ``work`` is ``None`` where all rows
-    are quadratic, and Numba then compiles no other terms.
+    products; adds up the log-likelihoods, and the size of what rounding acts on. ``terms`` is ``None`` where all rows
+    are quadratic, and Numba then compiles no other ones.
     """
     value, size = 0.0, 0.0
     for k in range(count):
@@ -231,7 +238,7 @@ def finish_rows(start, count, table, bias, products, spread, eta, error, kappa, 
             r = float(products[1, k])
         elif spread == SQUARED_SPREAD:
             r = math.sqrt(products[2, k])
-        if work is None:
+        if terms is None:
             factor, sign = of_row(table.factor, i), of_row(table.sign, i)
             residual = of_row(table.target, i) - sign * (eta[i] - of_row(table.shift, i))
             own = of_row(table.best, i) - 0.5 * factor * (residual * residual + r * r)
@@ -240,8 +247,8 @@ def finish_rows(start, count, table, bias, products, spread, eta, error, kappa, 
             size += abs(own) + abs(error[i]) * (abs(eta[i]) + abs(b))
         else:
             put_row(table, i, k, eta[i], r, work)
-    if work is not None:
-        fill_terms(count, work)
+    if terms is not None:
+        terms(count, work)
         for k in range(count):
             i, own = start + k, work[VALUE + k]
             error[i], kappa[i] = work[ERROR + k], work[KAPPA + k]
@@ -257,7 +264,7 @@ def finish_rows(start, count, table, bias, products, spread, eta, error, kappa, 
 @njit(cache=True, nogil=True)
 def terms_of_rows(
     first: int, last: int, table: RowTable, bias: Array, eta: Array, spread: Array,
-    error: Array, kappa: Array, work: Array, totals: Array,
+    error: Array, kappa: Array, terms: Any, work: Array, totals: Array,
 ) -> None:  # fmt: skip
     """Write ``e`` and ``kappa`` of a range of rows of one observation, and add up as ``finish_rows`` does.
 
@@ -268,7 +275,7 @@ def terms_of_rows(
         count = min(WIDTH, last - start)
         for k in range(count):
             put_row(table, start + k, k, eta[start + k], of_row(spread, start + k), work)
-        fill_terms(count, work)
+        terms(count, work)
         for k in range(count):
             i = start + k
             error[i], kappa[i] = work[ERROR + k], work[KAPPA + k]

@@ -56,6 +56,11 @@ _FAR = 37.0
 _PER_ROOT_TWO_PI = 1 / math.sqrt(2 * math.pi)
 
 
+@njit(forceinline=True, nogil=True)
+def _filled(count):  # type: ignore[no-untyped-def]
+    return (count + TOGETHER - 1) // TOGETHER * TOGETHER
+
+
 @njit(nogil=True)
 def lower_softplus(count, work):  # type: ignore[no-untyped-def]
     """Write the expectations at ``eta ~ N(-|mean|, spread^2)`` of the first ``count`` rows of a workspace."""
@@ -67,23 +72,17 @@ def lower_softplus(count, work):  # type: ignore[no-untyped-def]
         else:
             place, wide = _WIDE + wide, wide + 1
         work[_PLACE + i], work[_MEAN + place], work[_SPREAD + place] = place, work[MEAN + i], s
+    for place, number in ((0, narrow), (_WIDE, wide)):
+        for i in range(place + number, place + _filled(number)):  # so that no vector is only partly full
+            work[_MEAN + i], work[_SPREAD + i] = work[_MEAN + place], work[_SPREAD + place]
     if narrow:
-        _narrow(_filled(narrow, 0, work), np.searchsorted(_LIMITS, largest, side="right"), work)
+        _narrow(_filled(narrow), int((largest >= _LIMITS).sum()), work)
     if wide:
-        _wide(_filled(wide, _WIDE, work), work)
+        _wide(_filled(wide), work)
     for i in range(count):
         place = int(work[_PLACE + i])
         work[VALUE + i], work[EXCESS + i] = work[_VALUE + place], work[_EXCESS + place]
         work[SLOPE + i], work[CURVATURE + i] = work[_SLOPE + place], work[_CURVATURE + place]
-
-
-@njit(nogil=True)
-def _filled(count, place, work):  # type: ignore[no-untyped-def]
-    """Repeat the first row until no vector is only partly full, and return how many there are."""
-    filled = (count + TOGETHER - 1) // TOGETHER * TOGETHER
-    for i in range(place + count, place + filled):
-        work[_MEAN + i], work[_SPREAD + i] = work[_MEAN + place], work[_SPREAD + place]
-    return filled
 
 
 @njit(nogil=True, fastmath=FUSED, error_model="numpy")

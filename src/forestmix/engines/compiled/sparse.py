@@ -7,6 +7,8 @@ one: vector instructions for that are slower, so only ``contract`` of ``fastmath
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from forestmix.arrays import Array
@@ -24,7 +26,7 @@ STRIDE = 4
 @njit(cache=True, nogil=True)
 def pass_rows(
     first: int, last: int, starts: Array, columns: Array, values: Array, table: RowTable, bias: Array, factors: Array,
-    spreads: bool, spread: int, eta: Array, error: Array, kappa: Array, work: Array | None, parts: Array,
+    spreads: bool, spread: int, eta: Array, error: Array, kappa: Array, terms: Any, work: Array, parts: Array,
     totals: Array,
 ) -> None:  # fmt: skip
     """Make the pass over a range of rows.
@@ -45,7 +47,7 @@ def pass_rows(
                 products[0, i - top], products[1, i - top], products[2, i - top] = m, s, v
             else:
                 products[0, i - top] = _gather_one(columns, values, starts[i], starts[i + 1], pairs)
-        finish_rows(top, stop - top, table, bias, products, spread, eta, error, kappa, work, totals)
+        finish_rows(top, stop - top, table, bias, products, spread, eta, error, kappa, terms, work, totals)
         for i in range(top, stop):
             k = i - top
             if parts.shape[1] == STRIDE:

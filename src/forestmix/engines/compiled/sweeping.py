@@ -1,0 +1,135 @@
+"""The sweeps of the compiled engine: arrays for its kernels, and threads over observations or blocks."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from forestmix.arrays import Array
+from forestmix.engines.compiled import rows as row_kernels
+from forestmix.engines.compiled import threaded
+from forestmix.engines.compiled.columns import columns_of, rows_of
+from forestmix.engines.compiled.rows import RowTable
+from forestmix.engines.protocol import Moments, PriorMoments, RowTerms, Spread
+from forestmix.model import Layer
+from forestmix.partition import Partition
+
+#: By how many units in the last place of its terms the objective may seem to fall through rounding.
+ROUNDING_UNITS = 8.0
+
+
+class Factors(NamedTuple):
+    """Means and standard deviations after a sweep, (N, m) each."""
+
+    mean: Array
+    sd: Array
+
+
+class Sweep:
+    """The arrays of a sweep in float64: factors and states of rows, which it changes, and what it is given.
+
+    ``terms``: the function for the terms of rows; ``None`` where no ``kappa`` depends on q.
+    """
+
+    def __init__(
+        self, layer: Layer, storage: Any, rows: RowTable, q: Moments, terms: RowTerms, prior: PriorMoments
+    ) -> None:
+        self.layer, self.rows, self.columns = layer, rows, columns_of(layer.weights, storage)
+        self.mean = np.array(q.mean, np.float64)
+        self.sd = np.array(np.broadcast_to(q.sd, q.mean.shape), np.float64)
+        self.states = np.zeros((len(self.mean), 5, layer.size))
+        self.states[:, 0], self.states[:, 3], self.states[:, 4] = terms.eta, terms.error, terms.kappa
+        m = layer.n_parents
+        self.prior = tuple(
+            np.require(np.broadcast_to(part, m), np.float64, "CW") for part in (prior.mean, prior.precision)
+        )
+        self.unit = ROUNDING_UNITS * float(np.finfo(layer.dtype).eps)
+        self.terms = None if rows.curvature_is_constant else row_kernels.any_terms()
+
+    def fill_states(self, sd: Array) -> None:
+        """Write the squared spreads of the ELBO and the terms at them into the states."""
+        from forestmix.engines.compiled import group_sweeps
+
+        if self.terms is not None:
+            self.states[:, 1] = self.layer.weights.square().forward(np.square(sd))
+            for k, state in enumerate(self.states):
+                group_sweeps.start_state(self.rows.observation(k), state, self.terms, row_kernels.new_workspace())
+
+    def arguments(self, k: int) -> tuple[Any, ...]:
+        """Return what all kernels are given of one observation."""
+        return self.states[k], self.mean[k], self.sd[k], self.prior, self.unit
+
+    def factors(self) -> Factors:
+        """Return the factors as they are now, in the precision of the layer."""
+        dtype = self.layer.dtype
+        return Factors(self.mean.astype(dtype, copy=False), self.sd.astype(dtype, copy=False))
+
+    def each_observation(self, run: Any) -> None:
+        """Call ``run(k)`` for every observation, on threads where that pays."""
+        count = len(self.mean)
+        cuts = threaded.even_cuts(count, min(count, threaded.threads(count * len(self.columns.values))))
+        threaded.run_all([partial(_each, run, *cut) for cut in pairwise(cuts)])
+
+
+def _each(run: Any, first: int, last: int) -> None:
+    for k in range(first, last):
+        run(k)
+
+
+def sweep_groups(sweep: Sweep, groups: Partition, *, surrogate: bool, safe: bool, spread: Spread) -> Factors:
+    """Update the groups one after another, the members of each at once."""
+    from forestmix.engines.compiled import group_sweeps
+
+    options = (spread is Spread.ABSOLUTE, surrogate, safe)
+
+    def run(k: int) -> None:
+        group_sweeps.sweep_groups(
+            sweep.rows.observation(k), sweep.columns, groups.starts, groups.members, *sweep.arguments(k), options,
+            sweep.terms, row_kernels.new_workspace(),
+        )  # fmt: skip
+
+    sweep.each_observation(run)
+    return sweep.factors()
+
+
+def sweep_blocks(sweep: Sweep, sd: Array, blocks: Partition, *, synchronous: bool) -> Factors:
+    """Sweep the blocks on threads, whatever their size: that threads meet is the method."""
+    from forestmix.engines.compiled import group_sweeps
+
+    sweep.fill_states(sd)
+    count = len(blocks.starts) - 1
+    cuts = threaded.even_cuts(count, threaded.threads(threaded.WORTH_A_THREAD * count))
+
+    def run(k: int, which: Array) -> None:
+        group_sweeps.sweep_blocks(
+            sweep.rows.observation(k), sweep.columns, blocks.starts, blocks.members, which, synchronous,
+            *sweep.arguments(k), sweep.terms, row_kernels.new_workspace(),
+        )  # fmt: skip
+
+    for k in range(len(sweep.mean)):
+        threaded.run_all([partial(run, k, which) for which in np.split(np.arange(count), cuts[1:-1])])
+    return sweep.factors()
+
+
+def sweep_greedy(sweep: Sweep, storage: Any, sd: Array, steps: int) -> Factors:
+    """Update ``steps`` times, for each observation, the latent whose exact update raises the ELBO most."""
+    from forestmix.engines.compiled import group_sweeps
+
+    sweep.fill_states(sd)
+    weights, (prior_mean, prior_precision) = sweep.layer.weights, sweep.prior
+    slope = weights.adjoint(sweep.states[:, 3]) - (sweep.mean - prior_mean) * prior_precision
+    precision = weights.square().adjoint(sweep.states[:, 4]) + prior_precision
+    slope, precision = slope.astype(np.float64), precision.astype(np.float64)
+    by_rows = rows_of(weights, storage)
+
+    def run(k: int) -> None:
+        group_sweeps.sweep_greedy(
+            sweep.rows.observation(k), sweep.columns, by_rows, steps, slope[k], precision[k], *sweep.arguments(k),
+            sweep.terms, row_kernels.new_workspace(),
+        )  # fmt: skip
+
+    sweep.each_observation(run)
+    return sweep.factors()

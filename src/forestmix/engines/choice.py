@@ -29,7 +29,7 @@ def choose_engine(name: str, model: DEF, n_observations: int, *, sweeps: bool = 
             "engine must be 'auto' or 'reference' for W in an array of another library; got 'compiled'."
         )
     entries = sum(layer.weights.shape[0] * layer.weights.shape[1] for layer in model.layers) * n_observations
-    small = entries <= SMALL
+    small = entries <= SMALL and not sweeps
     if name == "reference" or on_device or (name == "auto" and small):
         return ReferenceEngine()
     from forestmix.engines.compiled.engine import CompiledEngine

@@ -349,15 +349,15 @@ class GaussianProblem(Problem):
         safe = surrogate or bool(np.all(groups.sizes == 1))
         spread = Spread.ABSOLUTE if self._objective == "fm" else Spread.SQUARED
         options = {"surrogate": surrogate, "safe": safe, "spread": spread}
-        return self._sweeps.sweep_groups(*self._state(point), groups, **options)
+        return GaussianFactors(*self._sweeps.sweep_groups(*self._state(point), groups, **options))
 
     def sweep_blocks(self, point: GaussianPoint, blocks: Partition, *, synchronous: bool) -> GaussianFactors:
         """Return the factors after every block was swept, side by side."""
-        return self._sweeps.sweep_blocks(*self._state(point), blocks, synchronous=synchronous)
+        return GaussianFactors(*self._sweeps.sweep_blocks(*self._state(point), blocks, synchronous=synchronous))
 
     def sweep_greedy(self, point: GaussianPoint, steps: int) -> GaussianFactors:
         """Return the factors after so many updates, each of the latent that gains most."""
-        return self._sweeps.sweep_greedy(*self._state(point), steps)
+        return GaussianFactors(*self._sweeps.sweep_greedy(*self._state(point), steps))
 
     @property
     def _sweeps(self) -> Any:

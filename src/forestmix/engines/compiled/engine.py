@@ -109,7 +109,7 @@ class CompiledEngine:
         *, surrogate: bool, safe: bool, spread: Spread,
     ) -> Factors:  # fmt: skip
         """Update the groups one after another, the members of each at once."""
-        sweep = Sweep(layer, storage_of(layer.weights), rows, q, terms, prior)
+        sweep = Sweep(layer, layer.weights.storage(), rows, q, terms, prior)
         return sweeping.sweep_groups(sweep, groups, surrogate=surrogate, safe=safe, spread=spread)
 
     @quiet
@@ -118,7 +118,7 @@ class CompiledEngine:
         *, synchronous: bool,
     ) -> Factors:  # fmt: skip
         """Sweep the blocks on threads, each with the others as they were at the start, or as they are."""
-        sweep = Sweep(layer, storage_of(layer.weights), rows, q, terms, prior)
+        sweep = Sweep(layer, layer.weights.storage(), rows, q, terms, prior)
         return sweeping.sweep_blocks(sweep, q.sd, blocks, synchronous=synchronous)
 
     @quiet
@@ -126,7 +126,7 @@ class CompiledEngine:
         self, layer: Layer, rows: RowTable, q: Moments, terms: RowTerms, prior: PriorMoments, steps: int
     ) -> Factors:
         """Update ``steps`` times, for each observation, the latent whose exact update raises the ELBO most."""
-        storage = storage_of(layer.weights)
+        storage = layer.weights.storage()
         return sweeping.sweep_greedy(Sweep(layer, storage, rows, q, terms, prior), storage, q.sd, steps)
 
 

@@ -108,7 +108,7 @@ def _certified(system: PrecisionSystem, c: Array, numbers: Array, tol: float) ->
 
 
 def solutions(system: PrecisionSystem, right: Array, error: float) -> tuple[Array, Array]:
-    """Return x with ``A x`` near each right-hand side, and the residuals: ``(x - A^-1 c)^T A (x - A^-1 c) <= error``."""
+    """Return x and residuals for each right-hand side c, with ``(x - A^-1 c)^T A (x - A^-1 c) <= error``."""
     block = ConjugateGradients(system, right)
     x, residual, active = np.empty_like(right), np.empty_like(right), np.arange(len(right))
     limit = iteration_limit(right.shape[1])

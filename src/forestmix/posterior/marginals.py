@@ -70,7 +70,7 @@ class Mixture:
 class LayerMarginals:
     """One layer of latents under a posterior; arrays are (m,), or (N, m) for a batch.
 
-    ``mean``, ``sd``: of each latent; ``sd_error``: the standard errors of ``sd`` where draws estimate it, else ``None``.
+    ``mean``, ``sd``: of each latent; ``sd_error``: standard errors of ``sd`` where draws estimate it, else ``None``.
     """
 
     def __init__(self, mixture: Mixture, columns: slice, single: bool, dtype: np.dtype) -> None:
@@ -116,7 +116,7 @@ class LayerMarginals:
         return self._shaped(found[:, 0] if one else found)
 
     def covariance(self, C: Any = None) -> Any:
-        """Return the covariance matrix of ``C y``, (K, K); of all latents when C is left out, and a number for one c."""
+        """Return the covariance matrix of ``C y``, (K, K); of all latents when C is left out; a number for one c."""
         count = self.size if C is None else (1 if np.ndim(C) == 1 else C.shape[0] if hasattr(C, "shape") else len(C))
         if count > MOST_ENTRIES:
             raise ForestmixError(

@@ -47,7 +47,8 @@ class Posterior:
 
     def __init__(
         self, components: Sequence[Component], weights: Any, model: DEF, data: Observations, kind: str,
-        *, factors: tuple[Array, Array] | None = None, scales: Mapping[str, Any] | None = None, log_evidence: Any = None,
+        *, factors: tuple[Array, Array] | None = None, scales: Mapping[str, Any] | None = None,
+        log_evidence: Any = None,
     ) -> None:  # fmt: skip
         self.mixture = Mixture(components, np.asarray(weights, np.float64))
         self.model, self.data, self.kind = model, data, kind

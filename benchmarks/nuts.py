@@ -3,13 +3,13 @@
 Every coefficient has the prior N(0, 1); covariates are standardised, with an intercept column beside them. The data
 come with scikit-learn and statsmodels, so nothing is downloaded.
 
-forestmix runs as it does by default, ``infer`` and then ``corrected_sd``. NUTS is given favourable conditions: float64,
+forestmix runs as it does by default, ``infer`` and then ``posterior()``. NUTS is given favourable conditions: float64,
 a dense mass matrix, and a potential that needs one product with the design matrix and its transpose. Four chains, one
 after another, warm up for 1000 transitions and then draw blocks of 1000 each, until Monte Carlo errors are below 1 % of
 every posterior standard deviation and 0.02 posterior standard deviations of every mean. The draws are the reference::
 
     |mean - NUTS mean| / NUTS sd     target: at most 0.1, for every coefficient
-    |corrected_sd / NUTS sd - 1|     target: at most 5 %, for every coefficient
+    |sd / NUTS sd - 1|               target: at most 5 %, for every coefficient
 
 The breast cancer data are there to show the limit: near separable, with covariates correlated up to 0.998. There mean
 field, which leaves out the posterior correlations, makes the rows' variances too large, and that shifts the means.

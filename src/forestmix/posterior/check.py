@@ -39,7 +39,7 @@ class Check:
     model does not reproduce, which is about the model and not about how its posterior was found; ``pareto_k``: of
     importance weights for the factorised q and for the posterior itself: below 0.7 it is close to the true posterior,
     above 1 far from it; ``log_evidence``: estimated by importance sampling from this posterior, with the standard error
-    ``log_evidence_error``; ``elbo`` and ``factorised_elbo``: the bounds of both below it; ``sd_ratio``: the largest ratio of
+    ``log_evidence_error``; ``elbo`` and ``factorised_elbo``: the bounds of both; ``sd_ratio``: the largest ratio of
     corrected to factorised sd; ``mean_shift``: the largest difference of corrected and factorised means, in sds;
     ``predictive``: statistics of x beside those of replicated data.
     """

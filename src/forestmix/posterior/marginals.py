@@ -112,7 +112,9 @@ class LayerMarginals:
     def variance(self, C: Any) -> Any:
         """Return the variance of ``c^T y`` for each row c of C, (K, m) dense or sparse; (m,) for one c."""
         vectors, one = self._functionals(C)
-        found = self._mixture.moments(vectors)[1]
+        # What is beyond the range of the precision is infinite.
+        with np.errstate(over="ignore"):
+            found = self._mixture.moments(vectors)[1]
         return self._shaped(found[:, 0] if one else found)
 
     def covariance(self, C: Any = None) -> Any:
@@ -124,7 +126,8 @@ class LayerMarginals:
                 "variance(C) or sample()."
             )
         vectors, one = self._functionals(C)
-        found = self._mixture.covariance(vectors)
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = self._mixture.covariance(vectors)
         return self._shaped(found[:, 0, 0] if one else found)
 
     @property

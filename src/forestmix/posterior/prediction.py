@@ -82,18 +82,22 @@ def predict(mixture: Mixture, rows: Any, level: float, single: bool) -> Predicti
     """Return the posterior of ``eta`` and the predictive distribution of rows, see ``Posterior.predict``."""
     between_zero_and_one("level", level)
     layers = [_chosen_layer(part.layer, rows) for part in mixture.components]
+    # A rate beyond the range of the precision is infinite, and so is a count.
+    with np.errstate(over="ignore", invalid="ignore"):
+        parts = _parts(mixture, layers, 0.5 * (1 - level))
+        return Prediction(*((part[0] if single else part).astype(layers[0].dtype) for part in parts))
+
+
+def _parts(mixture: Mixture, layers: list[Layer], tail: float) -> tuple[Array, ...]:
+    """Return the fields of a prediction, (N, r) each."""
     m = mixture.components[0].mean.shape[1]
     C = padded(layers[0].weights.in_double(), 0, m)
     mean = np.stack([C.forward(part.mean) + layers[0].bias for part in mixture.components])
     sd = np.sqrt(np.stack([part.covariance.quadratic(C) for part in mixture.components]))
     eta = _Eta(mean, np.broadcast_to(sd, mean.shape), tuple(layer.family for layer in layers), mixture.weights)
     centre, variance = mixture_moments(mixture.weights, mean, eta.sd**2)
-    tail = 0.5 * (1 - level)
-    # A rate beyond the range of the precision is infinite, and so is a count.
-    with np.errstate(over="ignore", invalid="ignore"):
-        ends = [mixture_quantile(p, mixture.weights, mean, eta.sd) for p in (tail, 1 - tail)]
-        parts = (centre, np.sqrt(variance), *ends, *_predictive(eta, ends, tail))
-        return Prediction(*((part[0] if single else part).astype(layers[0].dtype) for part in parts))
+    ends = [mixture_quantile(p, mixture.weights, mean, eta.sd) for p in (tail, 1 - tail)]
+    return (centre, np.sqrt(variance), *ends, *_predictive(eta, ends, tail))
 
 
 def _chosen_layer(own: Layer, rows: Any) -> Layer:

@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from posterior.models import ROWS, count_model
-from posterior.test_covariance import check_draws
 from scipy import special, stats
 
 import deep_oracles
@@ -13,6 +11,8 @@ import oracles
 from forestmix.posterior.component import Component
 from forestmix.posterior.covariance import DiagonalCovariance, FactoredCovariance
 from forestmix.weights import as_weights
+from posterior.models import ROWS, count_model
+from posterior.test_covariance import check_draws
 
 
 @pytest.mark.parametrize("objective", ["elbo", "fm"])
@@ -73,7 +73,7 @@ def test_latents_that_are_not_gaussian_have_their_factors(prior):
     assert posterior.take(0).sample(7, rng=0).shape == (7, 4)
     assert posterior.take(0).check(rng=0).pareto_k == {}
     for call in (result.posterior, posterior.loo):
-        with pytest.raises(fmx.ArgumentError, match="needs Gaussian latents; .* kind='factorised'"):
+        with pytest.raises(fmx.ArgumentError, match=r"needs Gaussian latents; .* kind='factorised'"):
             call()
 
 
@@ -127,7 +127,9 @@ def test_batches(shared, monkeypatch):
         x[7] = np.nan
     calls = []
     made = FactoredCovariance.__init__
-    monkeypatch.setattr(FactoredCovariance, "__init__", lambda *given, **named: calls.append(1) or made(*given, **named))
+    monkeypatch.setattr(
+        FactoredCovariance, "__init__", lambda *given, **named: calls.append(1) or made(*given, **named)
+    )
     posterior = fmx.infer(model, x).posterior()
     assert len(calls) == (1 if shared else 3), "one factor for each pattern of missing entries"
     for k in (0, 1, 7, 39):

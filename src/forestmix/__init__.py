@@ -22,9 +22,14 @@ if TYPE_CHECKING:
     from forestmix.inference.loop import Iteration
     from forestmix.inference.status import Status, Trace
     from forestmix.model import DEF, Layer, Prior
+    from forestmix.posterior.check import Check
+    from forestmix.posterior.compare import compare
     from forestmix.posterior.layer import LayerPosterior
+    from forestmix.posterior.loo import LeaveOneOut
+    from forestmix.posterior.posterior import Posterior
     from forestmix.posterior.prediction import Prediction
     from forestmix.posterior.result import Result
+    from forestmix.posterior.table import Table
     from forestmix.run import infer
     from forestmix.weights import Convolution, windows
 
@@ -47,11 +52,16 @@ else:
         "forest.parameters": ("ForestDraw",),
         "forest.selection": ("TreeSelection", "select_n_trees"),
         "inference": ("CAVI", "BlockCoordinate", "Damped", "ForestMixture", "Hogwild"),
-        "posterior.layer": ("LayerPosterior",),
         "model": ("DEF", "Layer", "Prior"),
+        "posterior.check": ("Check",),
+        "posterior.compare": ("compare",),
+        "posterior.layer": ("LayerPosterior",),
+        "posterior.loo": ("LeaveOneOut",),
+        "posterior.posterior": ("Posterior",),
         "posterior.prediction": ("Prediction",),
         "inference.status": ("Status", "Trace"),
         "posterior.result": ("Result",),
+        "posterior.table": ("Table",),
         "inference.loop": ("Iteration",),
         "run": ("infer",),
         "weights": ("Convolution", "windows"),
@@ -84,6 +94,7 @@ __all__ = [
     "Bernoulli",
     "Binomial",
     "BlockCoordinate",
+    "Check",
     "Convolution",
     "Damped",
     "Exponential",
@@ -97,16 +108,20 @@ __all__ = [
     "Laplace",
     "Layer",
     "LayerPosterior",
+    "LeaveOneOut",
     "LowRankPlusDiagonal",
     "Mixed",
     "Poisson",
+    "Posterior",
     "Prediction",
     "Prior",
     "Result",
     "SpikeSlab",
     "Status",
+    "Table",
     "Trace",
     "TreeSelection",
+    "compare",
     "elbo",
     "fm_bound",
     "forest_likeness",

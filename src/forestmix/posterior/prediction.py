@@ -81,18 +81,22 @@ def predict(mixture: Mixture, rows: Any, level: float, single: bool) -> Predicti
     """Return the posterior of ``eta`` and the predictive distribution of rows, see ``Posterior.predict``."""
     between_zero_and_one("level", level)
     layers = [_chosen_layer(part.layer, rows) for part in mixture.components]
+    # A rate beyond the range of the precision is infinite, and so is a count.
+    with np.errstate(over="ignore", invalid="ignore"):
+        parts = _parts(mixture, layers, 0.5 * (1 - level))
+        return Prediction(*((part[0] if single else part).astype(layers[0].dtype) for part in parts))
+
+
+def _parts(mixture: Mixture, layers: list[Layer], tail: float) -> tuple[Array, ...]:
+    """Return the fields of a prediction, (N, r) each."""
     m = mixture.components[0].mean.shape[1]
     C = padded(layers[0].weights.in_double(), 0, m)
     mean = np.stack([C.forward(part.mean) + layers[0].bias for part in mixture.components])
     sd = np.sqrt(np.stack([part.covariance.quadratic(C) for part in mixture.components]))
     eta = _Eta(mean, np.broadcast_to(sd, mean.shape), tuple(layer.family for layer in layers), mixture.weights)
     centre, variance = mixture_moments(mixture.weights, mean, eta.sd**2)
-    tail = 0.5 * (1 - level)
-    # A rate beyond the range of the precision is infinite, and so is a count.
-    with np.errstate(over="ignore", invalid="ignore"):
-        ends = [mixture_quantile(p, mixture.weights, mean, eta.sd) for p in (tail, 1 - tail)]
-        parts = (centre, np.sqrt(variance), *ends, *_predictive(eta, ends, tail))
-        return Prediction(*((part[0] if single else part).astype(layers[0].dtype) for part in parts))
+    ends = [mixture_quantile(p, mixture.weights, mean, eta.sd) for p in (tail, 1 - tail)]
+    return (centre, np.sqrt(variance), *ends, *_predictive(eta, ends, tail))
 
 
 def _chosen_layer(own: Layer, rows: Any) -> Layer:
@@ -143,7 +147,9 @@ def _predictive(eta: _Eta, ends: list[Array], tail: float) -> Array:
         if isinstance(parts[0][0], Gaussian):
             outcome[..., rows] = _normal(own, tail)
         elif isinstance(parts[0][0], Bernoulli):
-            expected = own.average([parts[0][0].expected_log_partition(*pair).slope for pair in zip(*own[:2], strict=True)])
+            expected = own.average(
+                [parts[0][0].expected_log_partition(*pair).slope for pair in zip(*own[:2], strict=True)]
+            )
             outcome[..., rows] = expected, *(scipy.special.expit(end[..., rows]) for end in ends)
         else:
             outcome[..., rows] = _counts(own, tail)
@@ -161,7 +167,8 @@ def row_families(family: Family, n: int) -> Iterator[tuple[Family, Array]]:
 
 def _normal(eta: _Eta, tail: float) -> tuple[Array, Array, Array]:
     """Return the mean and the interval of ``N(m, sd^2 + s^2)``, mixed over components."""
-    noise = np.stack([np.hypot(family.sd.astype(np.float64), s) for family, s in zip(eta.families, eta.sd, strict=True)])  # type: ignore[attr-defined]
+    sds = [np.asarray(family.sd, np.float64) for family in eta.families if isinstance(family, Gaussian)]
+    noise = np.stack([np.hypot(sd, spread) for sd, spread in zip(sds, eta.sd, strict=True)])
     low, high = (mixture_quantile(p, eta.weights, eta.mean, noise) for p in (tail, 1 - tail))
     return eta.average(list(eta.mean)), low, high
 
@@ -187,7 +194,7 @@ def _mixed_quantile(eta: _Eta, p: float) -> Array:
     share = np.broadcast_to(eta.weights[:, :, None], (eta.mean.shape[1], len(each), eta.mean.shape[2]))
 
     def cumulative(y: Array) -> Array:
-        return sum(share[:, k].ravel() * part.cumulative(y, FEW_NODES) for k, part in enumerate(parts))
+        return np.sum([share[:, k].ravel() * part.cumulative(y) for k, part in enumerate(parts)], axis=0)
 
     low, high = np.min(each, axis=0).ravel() - 1, np.max(each, axis=0).ravel()
     return smallest_count(cumulative, np.asarray(p), low, high).reshape(each[0].shape)

@@ -6,6 +6,7 @@ from scipy import sparse
 
 import deep_oracles
 import forestmix as fmx
+from forestmix.problem.flat import Stacked
 from forestmix.model import Prior
 from forestmix.posterior import conjugate, iterative, kinds
 from forestmix.posterior.conjugate import PrecisionSystem, certified_variances

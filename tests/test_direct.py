@@ -7,10 +7,9 @@ import pytest
 from scipy import sparse
 
 import forestmix as fmx
-from forestmix.weights import gram
 from forestmix.inference import accelerate, direct
 from forestmix.model import observations
-from forestmix.weights import as_weights
+from forestmix.weights import as_weights, gram
 
 
 def model_of(W, sd=0.5, prior_sd=1.5):

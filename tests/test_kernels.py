@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from forestmix.engines.compiled.groups import group_curvature, group_spread_squared
 from scipy import sparse
 
 from forestmix.engines.compiled import coordinate, greedy
 from forestmix.engines.compiled.columns import dense_columns, sparse_columns
-from forestmix.engines.compiled.groups import group_curvature, group_spread_squared
 
 LAYOUTS = {
     "csc": lambda W: sparse_columns(sparse.csc_array(W)),

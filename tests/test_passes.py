@@ -6,15 +6,15 @@ import numba
 import numpy as np
 import pytest
 import scipy
+from forestmix.passes import has_fused_pass, normal_image
+from forestmix.statistics import Site
 
 import forestmix as fmx
 from forestmix import memory
 from forestmix.engines.compiled import threaded
 from forestmix.model import observations
 from forestmix.partition import Partition
-from forestmix.passes import has_fused_pass, normal_image
 from forestmix.problem.given import GaussianFactors
-from forestmix.statistics import Site
 from forestmix.weights import as_weights
 from site_cases import LAYOUTS, SHAPES, TALL, TOLERANCE, cases, expected
 

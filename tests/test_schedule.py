@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from forestmix.statistics import Site
 from scipy import sparse
 
 import forestmix as fmx
@@ -9,7 +10,6 @@ from forestmix.inference.block import independent_blocks
 from forestmix.inference.schedule import Cursor, GroupAfterGroup, OneOfEveryBlock
 from forestmix.model import observations
 from forestmix.partition import Partition
-from forestmix.statistics import Site
 
 BLOCKS = Partition.of("blocks", [[4, 0, 2], [1], [3, 5]], 6)
 

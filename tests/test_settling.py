@@ -5,11 +5,11 @@ import itertools
 import mpmath as mp
 import numpy as np
 import pytest
+from forestmix.engines.compiled.expectations import RAMP_LIMIT, SERIES_LIMIT, STEP_LIMITS, softplus_expectations
+from forestmix.passes import settle_rows
 
 from families.test_expectations import CORNERS, EXTREME, INTERIOR, TILTED, exact, relative_errors
-from forestmix.engines.compiled.expectations import RAMP_LIMIT, SERIES_LIMIT, STEP_LIMITS, softplus_expectations
 from forestmix.engines.compiled.rows import BERNOULLI, BINOMIAL, GAUSSIAN, MISSING, POISSON, RowTable, row_terms
-from forestmix.passes import settle_rows
 
 NOTHING = np.zeros((1, 1))
 

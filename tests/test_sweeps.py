@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
+from forestmix.inference.sweep import sweeps
 from scipy import sparse
 
 import forestmix as fmx
 from forestmix.inference import compiled, interpreted
-from forestmix.problem.gaussian import Problem
-from forestmix.inference.sweep import sweeps
 from forestmix.model import observations
 from forestmix.partition import Partition
+from forestmix.problem.gaussian import Problem
 from forestmix.problem.given import GaussianFactors
 
 N, M = 23, 19

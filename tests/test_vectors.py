@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
-from numba import njit
-
 from forestmix.engines.compiled.gathers import gather_three, gather_two, scatter_three, scatter_two
 from forestmix.engines.compiled.lines import adder, dotter
 from forestmix.engines.compiled.nodes import LANES, march
 from forestmix.engines.compiled.terms import absolute_product, absolute_value, itself, square, squared_product
+from numba import njit
 
 TERMS = [(itself, lambda w, v: w * v), (absolute_value, lambda w, v: abs(w) * v), (square, lambda w, v: w**2 * v)]
 PRODUCTS = [TERMS[0], (absolute_product, lambda w, v: abs(w * v)), (squared_product, lambda w, v: (w * v) ** 2)]

@@ -97,7 +97,7 @@ def test_statistics(name, kind, family, data, dtype):
     rows, right = engine.observe(layer, seen), REFERENCE.observe(plain, seen)
     for spread in SPREADS.values():
         if spread is None:
-            spread = 0.1 + np.random.default_rng(0).random((1, layer.size)).astype(dtype)  # noqa: PLW2901
+            spread = 0.1 + np.random.default_rng(0).random((1, layer.size)).astype(dtype)
         for want in (Want.ALL, Want.VALUE, Want.GRADIENT, Want.GRADIENT | Want.INFORMATION, Want.CURVATURE):
             found = engine.statistics(layer, rows, q, want, spread)
             agree(found, REFERENCE.statistics(plain, right, q, want, spread), dtype)

@@ -5,11 +5,17 @@ import itertools
 import mpmath as mp
 import numpy as np
 import pytest
+from forestmix.engines.compiled.expectations import (
+    RAMP_LIMIT,
+    SERIES_LIMIT,
+    STEP_LIMITS,
+    softplus_expectations,
+    softplus_gap,
+)
 from scipy import special
 
 from forestmix.errors import ArgumentError
 from forestmix.families import Bernoulli, Binomial, Poisson
-from forestmix.engines.compiled.expectations import RAMP_LIMIT, SERIES_LIMIT, STEP_LIMITS, softplus_expectations, softplus_gap
 from softplus_oracle import DIGITS, exact, panels
 
 CORNERS = list(

@@ -6,7 +6,6 @@ from scipy import sparse
 
 import deep_oracles
 import forestmix as fmx
-from forestmix.problem.flat import Stacked
 from forestmix.model import Prior
 from forestmix.posterior import conjugate, iterative, kinds
 from forestmix.posterior.conjugate import PrecisionSystem, certified_variances
@@ -27,7 +26,7 @@ def sparse_case(seed=0, n=600, m=300, density=0.02):
     W = rng.standard_normal((n, m)) * (rng.random((n, m)) < density)
     kappa, scale = rng.uniform(0.05, 0.25, n), rng.uniform(0.5, 2, m)
     exact = np.linalg.inv(np.diag(scale**-2) + W.T * kappa @ W)
-    return sparse.csr_array(W), kappa, scale, Prior(fmx.Gaussian(scale)), exact
+    return sparse.csr_array(W), kappa, scale, Prior(fmx.Gaussian(scale)).variance_of, exact
 
 
 def test_the_stated_errors_are_honest():

@@ -56,7 +56,7 @@ def _cached(function: Any, options: dict[str, Any]) -> Any:
 
 @contextlib.contextmanager
 def _cache_folder() -> Iterator[None]:
-    """Keep the code of what is decorated meanwhile in the folder of these sources; other packages keep their own place."""
+    """Keep the code of what is decorated meanwhile in the folder of these sources, and that of others elsewhere."""
     with _one_at_a_time:
         place = _config.CACHE_DIR
         _config.CACHE_DIR = _folder() or place

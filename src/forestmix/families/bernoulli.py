@@ -10,12 +10,10 @@ import scipy
 
 from forestmix.arrays import Array
 from forestmix.errors import ArgumentError
-from forestmix.families.expectations import lower_softplus
+from forestmix.families import expectations
 from forestmix.families.base import ExpectedLogPartition, Family, RowCodes, RowExpectations
+from forestmix.families.expectations import lower_softplus
 from forestmix.families.primitive import Kind, Primitive, primitive
-
-#: Expectations up to this many are taken by NumPy: to load the kernels would take longer.
-FEW = 2**14
 
 
 class Bernoulli(Family):
@@ -104,16 +102,9 @@ class LogisticExpectations(NamedTuple):
 
     @classmethod
     def at(cls, mean: Array, spread: Array) -> Self:
-        """Take the expectations at ``-|mean|``, compiled where there are many, and put the sign of the mean back."""
+        """Take the expectations at ``-|mean|``, and put the sign of the mean back."""
         shape, (centre, width) = flatten(mean, spread)
-        if centre.size <= FEW:
-            lower = tuple(lower_softplus(np, -np.abs(centre), width))
-        else:
-            from forestmix.engines.compiled import expectations
-
-            out = np.empty((4, centre.size))
-            expectations.fill_lower_expectations(centre, width, out)
-            lower = tuple(out)
+        lower = lower_softplus(np, -np.abs(centre), width)
         value, excess, slope, curvature = (part.reshape(shape) for part in lower)
         centre = centre.reshape(shape)
         positive, rest = centre > 0, 1 - slope
@@ -129,12 +120,8 @@ class LogisticExpectations(NamedTuple):
 
 def softplus_gap(mean: Array, wide: Array, narrow: Array) -> Array:
     """Return ``E a(mean + wide z) - E a(mean + narrow z)`` for ``a(eta) = log(1 + exp(eta))``, in float64."""
-    from forestmix.engines.compiled import expectations
-
-    shape, (centre, upper, lower) = flatten(mean, wide, narrow)
-    out = np.empty(centre.size)
-    expectations.fill_gaps(centre, upper, lower, out)
-    return out.reshape(shape)
+    shape, flat = flatten(mean, wide, narrow)
+    return expectations.softplus_gap(np, *flat).reshape(shape)
 
 
 def flatten(*arrays: Array) -> tuple[tuple[int, ...], list[Array]]:

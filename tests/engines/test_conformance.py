@@ -132,7 +132,9 @@ def test_a_shared_spread_and_chosen_observations(name, family, data):
     layer, plain, seen, q = case("dense by rows", family, data, np.float64)
     shared = GaussianFactors(q.mean, q.sd[:1])
     found = engine.statistics(layer, engine.observe(layer, seen), shared, Want.ALL, Spread.SQUARED)
-    agree(found, REFERENCE.statistics(plain, REFERENCE.observe(plain, seen), shared, Want.ALL, Spread.SQUARED), np.float64)
+    agree(
+        found, REFERENCE.statistics(plain, REFERENCE.observe(plain, seen), shared, Want.ALL, Spread.SQUARED), np.float64
+    )
     keep = np.array([0] if len(q.mean) == 1 else [2, 0])
     some = GaussianFactors(q.mean[keep], q.sd[keep])
     got = engine.statistics(layer, engine.observe(layer, seen).take(keep), some, Want.ALL, Spread.ABSOLUTE)

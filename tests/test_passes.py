@@ -16,7 +16,7 @@ from forestmix.passes import has_fused_pass, normal_image
 from forestmix.problem.given import GaussianFactors
 from forestmix.statistics import Site
 from forestmix.weights import as_weights
-from site_cases import LAYOUTS, SHAPES, TALL, TOLERANCE, cases, expected
+from support.site_cases import LAYOUTS, SHAPES, TALL, TOLERANCE, cases, expected
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from scipy import special
 from forestmix.errors import ArgumentError
 from forestmix.families import Bernoulli, Binomial, Poisson
 from forestmix.engines.compiled.expectations import RAMP_LIMIT, SERIES_LIMIT, STEP_LIMITS, softplus_expectations, softplus_gap
-from softplus_oracle import DIGITS, exact, panels
+from support.softplus_oracle import DIGITS, exact, panels
 
 CORNERS = list(
     itertools.product((-50.0, -20.0, -3.0, 0.0, 0.7, 50.0), (1e-3, 0.09, 0.1, 0.3, 0.8, 1.0, 8.0, 12.0, 1e3))

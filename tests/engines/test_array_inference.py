@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import forestmix as fmx
-from array_libraries import LIBRARIES, namespace, numpy_of
+from support.array_libraries import LIBRARIES, namespace, numpy_of
 from forestmix.weights.arrays import ArrayWeights
 
 FAMILIES = {

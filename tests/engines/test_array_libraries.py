@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import forestmix as fmx
-from array_libraries import LIBRARIES, namespace, numpy_of
-from engine_cases import DATA, FAMILIES, GaussianFactors, case
+from support.array_libraries import LIBRARIES, namespace, numpy_of
+from support.engine_cases import DATA, FAMILIES, GaussianFactors, case
 from forestmix.engines.protocol import Spread, Want
 from forestmix.engines.reference import ReferenceEngine
 from forestmix.errors import ArgumentError

@@ -8,14 +8,14 @@ import pytest
 import scipy
 
 import forestmix as fmx
-from engine_cases import DATA, FAMILIES, STORAGE, GaussianFactors, case
+from support.engine_cases import DATA, FAMILIES, STORAGE, GaussianFactors, case
 from forestmix.engines.primitives import terms_of
 from forestmix.engines.protocol import Capability, Spread, Statistics, Want, require
 from forestmix.engines.reference import ReferenceEngine
 from forestmix.engines.rows import curvature_slopes, row_values
 from forestmix.errors import ArgumentError
 from forestmix.model import Observations, observations
-from softplus_oracle import exact
+from support.softplus_oracle import exact
 
 ENGINE = ReferenceEngine()
 SPREADS = (Spread.ABSOLUTE, Spread.SQUARED)

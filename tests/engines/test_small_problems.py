@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import forestmix as fmx
-from engine_cases import FAMILIES, families
+from support.engine_cases import FAMILIES, families
 from forestmix import small, vectors
 
 KINDS = {

@@ -12,8 +12,8 @@ import pytest
 from forestmix.engines.compiled import convolution as kernel
 from forestmix.engines.compiled import threaded
 from forestmix.weights import Convolution
-from weights_registry import WEIGHTS, random_kernels
-from weights_registry import convolution as placed
+from support.weights_registry import WEIGHTS, random_kernels
+from support.weights_registry import convolution as placed
 
 CASES = {name: factory for name, factory in WEIGHTS.items() if name.startswith("convolution")} | {
     "several bands": lambda: placed(2, 5, 3, image=(30, 4)),

@@ -9,9 +9,9 @@ from forestmix.engines.compiled.expectations import fill_lower_expectations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from array_libraries import LIBRARIES, namespace, numpy_of
+from support.array_libraries import LIBRARIES, namespace, numpy_of
 from forestmix.families.expectations import NARROW, exponential, mills_ratio, softplus
-from softplus_oracle import DIGITS, exact
+from support.softplus_oracle import DIGITS, exact
 
 XP = namespace("numpy")
 SPREADS = (1e-3, 0.3, 0.99, 1.0, 1.7, 6.0, 10.0, 31.0, 1e3)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-import deep_oracles
+from support import deep_oracles
 import forestmix as fmx
 from forestmix.latents import LATENTS, solve_tilt
 

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from scipy import linalg, sparse, special
 
 import forestmix as fmx
-import known_models
-import oracles
-import strategies
+from support import known_models
+from support import oracles
+from support import strategies
 from forestmix.posterior import roots
 from forestmix.posterior.covariance import CovarianceBatch, DiagonalCovariance, FactoredCovariance
 from forestmix.weights import as_weights

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-import deep_oracles
+from support import deep_oracles
 import forestmix as fmx
 from forestmix.model import Prior
 from forestmix.posterior import conjugate, iterative, kinds

@@ -6,10 +6,10 @@ import pytest
 from scipy import special, stats
 from sklearn.datasets import load_breast_cancer
 
-import deep_oracles
+from support import deep_oracles
 import forestmix as fmx
-import known_models
-import oracles
+from support import known_models
+from support import oracles
 from forestmix.families import Bernoulli, Binomial, Gaussian, Mixed, Poisson
 from forestmix.posterior.row_integrals import log_density, log_predictive
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-import deep_oracles
+from support import deep_oracles
 import forestmix as fmx
-import known_models
-import oracles
+from support import known_models
+from support import oracles
 from forestmix.posterior.component import Component
 from forestmix.posterior.covariance import DiagonalCovariance, FactoredCovariance
 from forestmix.weights import as_weights

@@ -8,7 +8,7 @@ import pytest
 from scipy import integrate, sparse, special, stats
 
 import forestmix as fmx
-import oracles
+from support import oracles
 from forestmix.families import Bernoulli, Binomial, Mixed, Poisson
 from forestmix.families.base import smallest_count
 from forestmix.posterior import prediction

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from forestmix.weights import kernel_rows
-from weights_registry import WEIGHTS
-from weights_registry import convolution as placed
+from support.weights_registry import WEIGHTS
+from support.weights_registry import convolution as placed
 
 CASES = {name: factory for name, factory in WEIGHTS.items() if name.startswith("convolution")} | {
     "a tall image": lambda: placed(2, 5, 3, image=(30, 4)),

@@ -9,7 +9,7 @@ import pytest
 from scipy import signal, sparse
 
 from forestmix.weights import Convolution, windows
-from weights_registry import random_kernels
+from support.weights_registry import random_kernels
 
 
 @pytest.mark.parametrize(("placement", "mode"), [("centred", "same"), ("overlapping", "full")])

@@ -10,7 +10,7 @@ from scipy import sparse
 
 from forestmix.errors import ArgumentError
 from forestmix.weights import as_weights
-from weights_registry import WEIGHTS
+from support.weights_registry import WEIGHTS
 
 MAPS = {
     "W": (lambda w: w, lambda a: a),

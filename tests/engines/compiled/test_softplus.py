@@ -11,7 +11,7 @@ from forestmix.engines.compiled import softplus
 from forestmix.engines.compiled.rows import MISSING, RowTable, any_terms, new_workspace, terms_of_rows
 from forestmix.families.expectations import NARROW, lower_softplus
 from forestmix.families.primitive import Kind
-from softplus_oracle import exact
+from support.softplus_oracle import exact
 
 
 def terms(kind, target, mean, spread, factor=1.0, best=0.0):

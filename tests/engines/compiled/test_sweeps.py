@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 import forestmix as fmx
-from engine_cases import GaussianFactors, families
+from support.engine_cases import GaussianFactors, families
 from forestmix.engines.compiled.engine import CompiledEngine
 from forestmix.engines.protocol import PriorMoments, Spread, Want
 from forestmix.engines.reference import ReferenceEngine

@@ -240,8 +240,10 @@ def _best(slope, precision, sd):  # type: ignore[no-untyped-def]
     """Return the latent with the largest gain, ``(slope^2 / P + v - 1 - log v) / 2`` with ``v = sigma^2 P``."""
     best, best_gain = 0, -1.0
     for j in range(slope.shape[0]):
-        ratio = sd[j] * sd[j] * precision[j]
-        gain = 0.5 * (slope[j] * slope[j] / precision[j] + ratio - 1 - math.log(ratio))
+        excess = sd[j] * sd[j] * precision[j] - 1
+        # Near 0 the logarithm would leave rounding alone, above what the means still gain.
+        spread = excess - math.log1p(excess) if abs(excess) > 1e-4 else excess * excess * (0.5 - excess / 3)
+        gain = 0.5 * (slope[j] * slope[j] / precision[j] + spread)
         if gain > best_gain:
             best, best_gain = j, gain
     return best

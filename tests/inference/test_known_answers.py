@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import forestmix as fmx
-import known_models
-import oracles
+from support import known_models
+from support import oracles
 
 
 @pytest.mark.parametrize("objective", ["fm", "elbo"])

@@ -3,7 +3,7 @@
 import numpy as np
 
 import forestmix as fmx
-import oracles
+from support import oracles
 
 
 def forest(rng, n=12, m=4):

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import forestmix as fmx
-from regression_models import PROBLEMS, design, generic_optimum, problem
+from support.regression_models import PROBLEMS, design, generic_optimum, problem
 
 ALGORITHMS = {
     "accelerated": lambda m: fmx.ForestMixture(),

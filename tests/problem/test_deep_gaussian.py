@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-import deep_oracles as oracles
+from support import deep_oracles as oracles
 import forestmix as fmx
 
 DEPTHS = [1, 2, 3, 4, 5]

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 
 import forestmix as fmx
-import oracles
-from strategies import gaussian_cases
+from support import oracles
+from support.strategies import gaussian_cases
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import forestmix as fmx
-from deep_oracles import log_row
+from support.deep_oracles import log_row
 
 EXTREME = [
     *[fmx.Prior(fmx.Exponential(rate)) for rate in (1e-300, 1e-60, 1e60, 1e300)],

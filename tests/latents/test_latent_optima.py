@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import forestmix as fmx
-import latent_oracles as oracles
+from support import latent_oracles as oracles
 
 FAMILIES = {
     "laplace": oracles.laplace,

@@ -7,7 +7,7 @@ import pytest
 from scipy import integrate, special, stats
 
 import forestmix as fmx
-from deep_oracles import log_row
+from support.deep_oracles import log_row
 
 PRIORS = {
     "gaussian": lambda: fmx.Prior(fmx.Gaussian(1.2), 0.2),

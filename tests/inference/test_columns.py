@@ -5,7 +5,7 @@ import pytest
 import scipy
 
 import forestmix as fmx
-from site_cases import TOLERANCE, families
+from support.site_cases import TOLERANCE, families
 
 BY_COLUMNS = {"column-major": np.asfortranarray, "sparse by columns": scipy.sparse.csc_array}
 PRIOR = fmx.Prior(fmx.Gaussian(0.7), bias=0.2)

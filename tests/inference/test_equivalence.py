@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 import forestmix as fmx
-import known_models
+from support import known_models
 
 ALGORITHMS = known_models.monotone_algorithms(6) | {
     "damped": fmx.Damped(step=0.1),

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import forestmix as fmx
-import known_models
-from strategies import gaussian_cases
+from support import known_models
+from support.strategies import gaussian_cases
 
 NAMES = list(known_models.monotone_algorithms(3))
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import forestmix as fmx
-from known_models import forest
+from support.known_models import forest
 
 
 def by_definition(W):

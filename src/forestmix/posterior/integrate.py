@@ -23,7 +23,7 @@ from forestmix.errors import ArgumentError, ForestmixError
 from forestmix.model import DEF, Observations
 from forestmix.posterior.full import FullFit, FullProblem, Start
 from forestmix.posterior.mixture import Node
-from forestmix.posterior.scale_nodes import Integral, grid, importance
+from forestmix.posterior.scale_nodes import FINENESS, Integral, importance, lattice
 from forestmix.posterior.scale_posterior import ScalePosterior, at_point, from_grid, from_weighted
 from forestmix.posterior.scale_terms import Moments, ScaleTerms
 
@@ -35,10 +35,12 @@ SLOPE_TOLERANCE = 1e-3
 DIFFERENCE, SMALLEST_SD, LARGEST_SD = 0.02, 1e-4, 2.0
 #: How far the climb may go from its start, on the line of logarithms.
 REACH = 30.0
+#: Bytes that the starts of inner fits may take.
+STARTS_BYTES = 2**28
 #: Nodes whose weight is below this share are left out.
 NEGLIGIBLE = 1e-9
 
-GRID = "The unknown scale is integrated over, by {count} nodes of a grid."
+GRID = "Unknown scales are integrated over, by {count} nodes of a lattice."
 SAMPLED = "Unknown scales are integrated over, by {count} nodes that are as good as {effective:.0f} of equal weight."
 MODE_ONLY = (
     "The model has {count} unknown scales, more than the {most} that are integrated over: they are at their posterior "
@@ -81,7 +83,7 @@ def fit_scales(model: DEF, data: Observations, scales: str = "shared", seed: int
         model: the model; up to six unknown scales are integrated over, more are put at their mode.
         data: the observations.
         scales: for a batch: "shared" for one set of scales for all observations, "each" for one set each.
-        seed: of the quasi-random nodes of two scales and more.
+        seed: of the quasi-random nodes of four scales and more.
 
     Returns:
         One fit, or for "each" one for each observation.
@@ -101,6 +103,8 @@ class ScaleObjective:
     def __init__(self, model: DEF, data: Observations) -> None:
         self.model, self.terms, self.problem = model, ScaleTerms(model, data), FullProblem(model, data)
         self._starts: list[tuple[Array, list[Start]]] = []
+        entries = len(data.x) * (model.n_observed + model.n_latent)
+        self._most_starts = int(np.clip(STARTS_BYTES // (8 * entries), 4, 256))
 
     def evaluate(self, theta: Array) -> Evaluated:
         """Return L, its slope by the envelope theorem, and the inner fits."""
@@ -123,8 +127,8 @@ class ScaleObjective:
         return self._starts[int(np.argmin(distances))][1]
 
     def _remember(self, theta: Array, fits: tuple[FullFit, ...]) -> None:
-        """Keep where fits ended, of the last few theta: the means and curvatures of all would be many arrays."""
-        self._starts = [*self._starts[-15:], (theta, [Start(fit.mean, fit.kappa) for fit in fits])]
+        """Keep where fits ended, of the last theta, as many as memory allows."""
+        self._starts = [*self._starts[1 - self._most_starts :], (theta, [Start(fit.mean, fit.kappa) for fit in fits])]
 
 
 def _fit(objective: ScaleObjective, seed: int) -> ScaleFit:
@@ -132,11 +136,11 @@ def _fit(objective: ScaleObjective, seed: int) -> ScaleFit:
     if len(mode) > MOST_SCALES:
         return _at_mode(objective, mode)
     collected = _Collector(objective)
-    covariance = np.linalg.inv(curvature(objective, mode))
-    if len(mode) == 1:
-        integral = grid(collected, float(mode[0]), float(np.sqrt(covariance[0, 0])))
+    precision = curvature(objective, mode)
+    if len(mode) in FINENESS:
+        integral = lattice(collected, mode, np.diag(precision) ** -0.5)
     else:
-        integral = importance(collected, mode, covariance, seed)
+        integral = importance(collected, mode, np.linalg.inv(precision), seed)
     return _collected(objective, collected, integral)
 
 
@@ -198,12 +202,12 @@ def _collected(objective: ScaleObjective, collected: _Collector, integral: Integ
     weights /= np.sum(weights)
     nodes = tuple(collected.nodes[integral.nodes[k].tobytes()] for k in keep)
     scales = objective.model.unknown_scales
-    if len(scales) == 1:
-        posteriors = [from_grid(scales[0], integral.nodes[:, 0], integral.log_density)]
+    if integral.marginals is not None:
+        posteriors = [from_grid(scale, *own) for scale, own in zip(scales, integral.marginals, strict=True)]
     else:
         pairs = zip(scales, integral.nodes.T, strict=True)
         posteriors = [from_weighted(scale, own, np.exp(integral.log_weights)) for scale, own in pairs]
-    message = (GRID if len(scales) == 1 else SAMPLED).format(count=len(nodes), effective=integral.effective)
+    message = (SAMPLED if integral.marginals is None else GRID).format(count=len(nodes), effective=integral.effective)
     return ScaleFit(
         tuple(posteriors), nodes, weights, integral.log_integral, integral.effective, collected.converged, message
     )

@@ -8,6 +8,7 @@ import scipy.stats
 
 import forestmix as fmx
 from forestmix.model import observations
+from forestmix.posterior import integrate
 from forestmix.posterior.integrate import ScaleObjective, fit_scales
 from forestmix.posterior.mixture import mixture_draws, mixture_moments, mixture_quantile
 from forestmix.posterior.scale_em import Expectation, fit_scale_mode
@@ -212,6 +213,15 @@ def test_mixed_rows_with_an_unknown_noise():
     (fit,) = fit_scales(model, observations(model, x))
     low, high = fit.scales[0].interval(0.99)
     assert low < 0.4 < high < 1.3 * low
+
+
+def test_factors_beyond_the_budget_are_made_anew(monkeypatch):
+    model = groups_model(fmx.Poisson(), np.random.default_rng(12), tau=HalfNormal(1.0))
+    data = observations(model, model.with_scales([0.5]).sample(2).x)
+    (held,) = fit_scales(model, data)
+    monkeypatch.setattr(integrate, "HELD_FACTORS", 0)
+    (released,) = fit_scales(model, data)
+    np.testing.assert_array_equal(moments(held), moments(released))
 
 
 def test_an_sd_left_out_is_found():

@@ -37,8 +37,10 @@ DIFFERENCE, SMALLEST_SD, LARGEST_SD = 0.02, 1e-4, 2.0
 REACH = 30.0
 #: Bytes that the starts of inner fits may take.
 STARTS_BYTES = 2**28
-#: Nodes whose weight is below this share are left out.
-NEGLIGIBLE = 1e-9
+#: Bytes of factors that nodes hold on to; those of further nodes are made anew when they are needed.
+HELD_FACTORS = 2**30
+#: Nodes whose weight is below this share are left out: of one scale, and of several.
+NEGLIGIBLE, NEGLIGIBLE_OF_MANY = 1e-9, 1e-6
 
 GRID = "Unknown scales are integrated over, by {count} nodes of a lattice."
 SAMPLED = "Unknown scales are integrated over, by {count} nodes that are as good as {effective:.0f} of equal weight."
@@ -178,6 +180,7 @@ class _Collector:
     def __init__(self, objective: ScaleObjective) -> None:
         self.objective, self.converged = objective, True
         self.nodes: dict[bytes, Node] = {}
+        self.held = 0
 
     def __call__(self, theta: Array) -> float:
         try:
@@ -186,7 +189,9 @@ class _Collector:
             # A scale so extreme that the precision cannot be factored; it has no weight.
             return -np.inf
         self.converged = self.converged and all(fit.converged for fit in found.fits)
-        self.nodes[theta.tobytes()] = _node(self.objective.model, theta, found.fits)
+        node = _node(self.objective.model, theta, found.fits)
+        self.held += sum(one.nbytes for one in node.distinct())
+        self.nodes[theta.tobytes()] = node.released() if self.held > HELD_FACTORS else node
         return found.value
 
 
@@ -197,7 +202,8 @@ def _node(model: DEF, theta: Array, fits: tuple[FullFit, ...]) -> Node:
 
 def _collected(objective: ScaleObjective, collected: _Collector, integral: Integral) -> ScaleFit:
     """Return the fit with the nodes that count."""
-    keep = np.flatnonzero(integral.log_weights > np.log(NEGLIGIBLE))
+    share = NEGLIGIBLE if integral.nodes.shape[1] == 1 else NEGLIGIBLE_OF_MANY
+    keep = np.flatnonzero(integral.log_weights > np.log(share))
     weights = np.exp(integral.log_weights[keep])
     weights /= np.sum(weights)
     nodes = tuple(collected.nodes[integral.nodes[k].tobytes()] for k in keep)

@@ -5,7 +5,7 @@ Arrays of components have the nodes first: weights (S,), which sum to one, means
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy
@@ -31,10 +31,19 @@ class Node:
     covariance: tuple[BlockFactor, ...]
     layer: Layer
 
+    def distinct(self) -> list[BlockFactor]:
+        """Return each covariance once, in order of first appearance."""
+        return list({id(one): one for one in self.covariance}.values())
+
     def variance(self) -> Array:
         """Return the variance of each latent, (N, m); of a covariance that observations share, computed once."""
-        known = {id(one): one.variance() for one in {id(part): part for part in self.covariance}.values()}
-        return np.stack([known[id(part)] for part in self.covariance])
+        known = {id(one): one.variance() for one in self.distinct()}
+        return np.stack([known[id(one)] for one in self.covariance])
+
+    def released(self) -> Node:
+        """Return the node without its factors."""
+        known = {id(one): one.released() for one in self.distinct()}
+        return replace(self, covariance=tuple(known[id(one)] for one in self.covariance))
 
 
 def mixture_moments(weights: Array, means: Array, variances: Array) -> tuple[Array, Array]:

@@ -228,7 +228,7 @@ def test_an_sd_left_out_is_found():
     rng = np.random.default_rng(7)
     W = rng.standard_normal((300, 3))
     x = 100 * (W @ [1.0, 2.0, 0.5]) + 30 * rng.standard_normal(300)
-    model = fmx.DEF(fmx.Layer(fmx.Gaussian(), W), prior=fmx.Prior(fmx.Gaussian(1000.0)))
+    model = fmx.DEF(fmx.Layer(fmx.Gaussian(1.0), W), prior=fmx.Prior(fmx.Gaussian(1000.0)))
     (fit,) = fit_scales(model, observations(model, x))
     low, high = fit.scales[0].interval(0.99)
     assert low < 30 < high
@@ -312,6 +312,6 @@ def test_what_is_wrong():
     model = fmx.DEF(fmx.Layer(fmx.Gaussian(1.0), np.eye(2)))
     with pytest.raises(fmx.ArgumentError, match="model must have unknown scales"):
         fit_scales(model, observations(model, np.ones(2)))
-    model = fmx.DEF(fmx.Layer(fmx.Gaussian(), np.eye(2)))
+    model = fmx.DEF(fmx.Layer(fmx.Gaussian(1.0), np.eye(2)))
     with pytest.raises(fmx.ArgumentError, match="scales must be one of 'each', 'shared'; got 'all'"):
         fit_scales(model, observations(model, np.ones(2)), scales="all")

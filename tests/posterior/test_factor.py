@@ -70,7 +70,7 @@ def test_functionals_of_any_kind(case):
     for given in (C, scipy.sparse.csr_array(C), scipy.sparse.coo_array(C), as_weights(C)):
         np.testing.assert_allclose(factor.quadratic(given), expected, rtol=1e-9, atol=1e-12)
     assert factor.quadratic(C[0]) == pytest.approx(expected[0])
-    with pytest.raises(ArgumentError, match="functionals must have shape"):
+    with pytest.raises(ArgumentError, match="C must have shape"):
         factor.quadratic(C[:, 1:])
 
 

@@ -9,17 +9,17 @@ import scipy.stats
 import forestmix as fmx
 from forestmix.model import observations
 from forestmix.posterior import integrate
+from forestmix.posterior.component import mixture_quantile
 from forestmix.posterior.integrate import ScaleObjective, fit_scales
-from forestmix.posterior.mixture import mixture_draws, mixture_moments, mixture_quantile
+from forestmix.posterior.marginals import Mixture
 from forestmix.posterior.scale_em import Expectation, fit_scale_mode
 from forestmix.scales import Exponential, Flat, HalfCauchy, HalfNormal, InverseGamma
 
 
 def moments(fit, k=0):
     """Means and standard deviations of the latents of observation k."""
-    means, variances = (np.stack(part)[:, k] for part in zip(*((n.mean, n.variance()) for n in fit.nodes), strict=True))
-    mean, variance = mixture_moments(fit.weights, means, variances)
-    return mean, np.sqrt(variance)
+    mean, variance = Mixture(fit.components, fit.weights).moments()
+    return mean[k], np.sqrt(variance[k])
 
 
 def groups_model(rows, rng, n=120, groups=12, tau=None, fixed_sd=2.0):
@@ -63,9 +63,10 @@ class TestConjugateRegression:
         np.testing.assert_allclose(sd, [self.case.marginal(j).std() for j in range(4)], rtol=1e-6)
 
     def test_intervals_are_those_of_student_t(self):
-        means, sds = np.stack([n.mean[0] for n in self.fit.nodes]), np.stack([n.variance()[0] for n in self.fit.nodes])
+        mixture = Mixture(self.fit.components, self.fit.weights)
+        sds = np.sqrt([part.covariance.variance() for part in self.fit.components])
         for p in (0.01, 0.05, 0.5, 0.975):
-            found = mixture_quantile(p, self.fit.weights, means, np.sqrt(sds))
+            (found,) = mixture_quantile(p, mixture.weights, mixture.means, sds)
             np.testing.assert_allclose(found, [self.case.marginal(j).ppf(p) for j in range(4)], rtol=1e-6)
 
     def test_evidence(self):
@@ -86,14 +87,9 @@ class TestConjugateRegression:
         assert np.mean(drawn) == pytest.approx(scale.mean, abs=4 * scale.sd / np.sqrt(20_000))
 
     def test_draws_choose_a_node(self):
-        drawn, chosen = mixture_draws(self.fit.weights, self.fit.nodes, 40_000, np.random.default_rng(0))
-        assert drawn.shape == (40_000, 1, 4)
-        np.testing.assert_allclose(
-            np.bincount(chosen, minlength=len(self.fit.weights)) / 40_000, self.fit.weights, atol=0.01
-        )
-        mean, sd = moments(self.fit)
-        np.testing.assert_allclose(drawn[:, 0].mean(axis=0), mean, atol=5 * sd.max() / 200)
-        np.testing.assert_allclose(drawn[:, 0].std(axis=0), sd, rtol=0.03)
+        drawn = Mixture(self.fit.components, self.fit.weights).sample(40_000, np.random.default_rng(0))[:, 0]
+        for j in range(4):
+            assert scipy.stats.kstest(drawn[:, j], self.case.marginal(j).cdf).pvalue > 1e-4
 
 
 def log_likelihood(family, x, eta):
@@ -198,7 +194,7 @@ def test_shared_scales_and_one_each():
         (alone,) = fit_scales(model, observations(model, one))
         assert fit.log_evidence == pytest.approx(alone.log_evidence, abs=1e-9)
     (shared,) = fit_scales(model, observations(model, x))
-    assert shared.nodes[0].mean.shape == (3, 2)
+    assert shared.components[0].mean.shape == (3, 2)
     theta = np.linspace(-3, 3, 241)
     values = [np.sum(fmx.log_evidence(model.with_scales([s]), x)) for s in np.exp(theta)]
     values = np.array(values) + HalfNormal(2.0).log_density_of_log(theta)
@@ -228,7 +224,8 @@ def test_an_sd_left_out_is_found():
     rng = np.random.default_rng(7)
     W = rng.standard_normal((300, 3))
     x = 100 * (W @ [1.0, 2.0, 0.5]) + 30 * rng.standard_normal(300)
-    model = fmx.DEF(fmx.Layer(fmx.Gaussian(1.0), W), prior=fmx.Prior(fmx.Gaussian(1000.0)))
+    rows = fmx.Gaussian()
+    model = fmx.DEF(fmx.Layer(rows, W), prior=fmx.Prior(fmx.Gaussian(1000.0)))
     (fit,) = fit_scales(model, observations(model, x))
     low, high = fit.scales[0].interval(0.99)
     assert low < 30 < high
@@ -272,7 +269,7 @@ def test_many_scales_are_at_their_mode():
     assert "7 unknown scales, more than the 6" in fit.message
     assert "uncertainty is left out" in fit.message
     objective = ScaleObjective(model, observations(model, x))
-    assert np.max(np.abs(objective.evaluate(fit.nodes[0].theta).slope)) < 0.01
+    assert np.max(np.abs(objective.evaluate(fit.thetas[0]).slope)) < 0.01
     assert all(scale.sd == 0 for scale in fit.scales)
 
 
@@ -312,6 +309,6 @@ def test_what_is_wrong():
     model = fmx.DEF(fmx.Layer(fmx.Gaussian(1.0), np.eye(2)))
     with pytest.raises(fmx.ArgumentError, match="model must have unknown scales"):
         fit_scales(model, observations(model, np.ones(2)))
-    model = fmx.DEF(fmx.Layer(fmx.Gaussian(1.0), np.eye(2)))
+    model = fmx.DEF(fmx.Layer(fmx.Gaussian(sd=Flat()), np.eye(2)))
     with pytest.raises(fmx.ArgumentError, match="scales must be one of 'each', 'shared'; got 'all'"):
         fit_scales(model, observations(model, np.ones(2)), scales="all")

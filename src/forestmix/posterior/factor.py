@@ -22,6 +22,7 @@ import scipy
 
 from forestmix.arrays import Array, generator, numbers
 from forestmix.errors import ArgumentError, ForestmixError
+from forestmix.posterior.covariance import Covariance
 from forestmix.weights import Weights
 
 #: Columns that are left after elimination, at most: their matrix takes 8 p^2 bytes and its factor p^3 / 3 operations.
@@ -44,11 +45,9 @@ class Columns:
 
     def __init__(self, weights: Weights) -> None:
         self.shape = weights.shape
-        n, m = self.shape
-        dense = weights.nnz > DENSE_FROM * n * m
-        matrix: Any = weights.toarray().astype(np.float64, copy=False) if dense else weights.rows().astype(np.float64)
-        self.block = np.empty(0, np.int64) if dense else disjoint_columns(matrix.tocsc())
-        self.rest = np.setdiff1d(np.arange(m), self.block)
+        matrix = _stored(weights)
+        self.block = disjoint_columns(matrix.tocsc()) if _is_sparse(matrix) else np.empty(0, np.int64)
+        self.rest = np.setdiff1d(np.arange(self.shape[1]), self.block)
         if len(self.rest) > MOST_COLUMNS:
             raise ArgumentError(
                 f"model must have at most {MOST_COLUMNS} latents for a full covariance, besides those of one-hot "
@@ -93,7 +92,7 @@ class _Parts(NamedTuple):
         return np.einsum("pk,pk->k", half, half)
 
 
-class BlockFactor:
+class BlockFactor(Covariance):
     """The covariance ``Sigma`` of the formulas above; its inverse is A. Vectors are (m,), or rows of (K, m).
 
     Args:
@@ -138,9 +137,9 @@ class BlockFactor:
             upper[part] += parts.squared_norms(rows)
         return self._joined(upper, np.sum(parts.half(np.eye(len(parts.L))) ** 2, axis=0))
 
-    def quadratic(self, functionals: Any) -> Array:
+    def quadratic(self, C: Any) -> Array:
         """Return ``c^T Sigma c`` for each row c of (K, m), dense, sparse or ``Weights``; a number for (m,)."""
-        vectors, one = as_rows(functionals, self.size)
+        vectors, one = as_rows(C, self.size)
         values = _quadratic(self._parts, self.columns.split(vectors))
         return values[0] if one else values
 
@@ -148,9 +147,9 @@ class BlockFactor:
         """Return ``v_i = w_i^T Sigma w_i`` for each row of W, (n,)."""
         return _quadratic(self._parts, self.columns.rows)
 
-    def covariance(self, functionals: Any = None) -> Array:
+    def covariance(self, C: Any = None) -> Array:
         """Return ``C Sigma C^T`` for the rows of C, (K, m); ``Sigma`` itself, (m, m), when left out."""
-        given = scipy.sparse.eye_array(self.size, format="csr") if functionals is None else functionals
+        given = scipy.sparse.eye_array(self.size, format="csr") if C is None else C
         first, rest = self.columns.split(as_rows(given, self.size)[0])
         parts = self._parts
         half = parts.half(_dense(rest) - _dense(first @ parts.U))
@@ -192,6 +191,22 @@ class BlockFactor:
         return whole
 
 
+def fits_factor(weights: Weights) -> bool:
+    """Whether W has few enough columns for a factor, after elimination."""
+    if weights.shape[1] <= MOST_COLUMNS:
+        return True
+    matrix = _stored(weights)
+    return _is_sparse(matrix) and weights.shape[1] - len(disjoint_columns(matrix.tocsc())) <= MOST_COLUMNS
+
+
+def _stored(weights: Weights) -> Any:
+    """Return W in float64, sparse by rows where it has few entries, else dense."""
+    n, m = weights.shape
+    if weights.nnz > DENSE_FROM * n * m:
+        return weights.toarray().astype(np.float64, copy=False)
+    return weights.rows().astype(np.float64)
+
+
 def disjoint_columns(matrix: scipy.sparse.csc_array) -> Array:
     """Return many columns that share no row, in order; none if there are not at least two.
 
@@ -212,9 +227,9 @@ def as_rows(given: Any, size: int) -> tuple[Any, bool]:
     """Return vectors as the rows of a dense or sparse matrix in float64, and whether it was one without an axis."""
     if isinstance(given, Weights):
         given = given.rows()
-    array = given.tocsr() if _is_sparse(given) else numbers("functionals", given)
+    array = given.tocsr() if _is_sparse(given) else numbers("C", given)
     if array.ndim not in (1, 2) or array.shape[-1] != size:
-        raise ArgumentError(f"functionals must have shape ({size},) or (K, {size}); got {array.shape}.")
+        raise ArgumentError(f"C must have shape ({size},) or (K, {size}); got {array.shape}.")
     return array.astype(np.float64).reshape(-1, size), array.ndim == 1
 
 

@@ -20,9 +20,10 @@ import scipy
 from forestmix.arrays import Array
 from forestmix.checks import one_of
 from forestmix.errors import ArgumentError, ForestmixError
-from forestmix.model import DEF, Observations
+from forestmix.model import DEF, Layer, Observations
+from forestmix.posterior.component import Component
+from forestmix.posterior.covariance import CovarianceBatch
 from forestmix.posterior.full import FullFit, FullProblem, Start
-from forestmix.posterior.mixture import Node
 from forestmix.posterior.scale_nodes import FINENESS, Integral, importance, lattice
 from forestmix.posterior.scale_posterior import ScalePosterior, at_point, from_grid, from_weighted
 from forestmix.posterior.scale_terms import Moments, ScaleTerms
@@ -54,16 +55,19 @@ MODE_ONLY = (
 class ScaleFit:
     """The posterior of a model with unknown scales.
 
-    ``scales``: the posterior of each unknown scale, in the order of ``model.unknown_scales``; ``nodes`` with
-    ``weights`` (S,): the posterior of the latents is their mixture; ``log_evidence``: the log of the integral of prior
-    times evidence, for rows that are not Gaussian a lower bound of the latter; NaN where scales are at their mode;
-    ``effective``: the number of nodes of equal weight that would serve as well; ``converged``: whether every inner fit
-    did; ``message``: what was done.
+    ``scales``: the posterior of each unknown scale, in the order of ``model.unknown_scales``; ``components`` with
+    ``weights`` (S,): the posterior of the latents is their mixture; ``thetas`` (S, K): the log scales of each;
+    ``elbos`` (S, N): the ELBO of each observation there;
+    ``log_evidence``: the log of the integral of prior times evidence, for rows that are not Gaussian a lower bound of
+    the latter; NaN where scales are at their mode; ``effective``: the number of nodes of equal weight that would serve
+    as well; ``converged``: whether every inner fit did; ``message``: what was done.
     """
 
     scales: tuple[ScalePosterior, ...]
-    nodes: tuple[Node, ...]
+    components: tuple[Component, ...]
     weights: Array
+    thetas: Array
+    elbos: Array
     log_evidence: float
     effective: float
     converged: bool
@@ -178,9 +182,9 @@ class _Collector:
     """L for the integral; the posterior of the latents at each node is kept on the way."""
 
     def __init__(self, objective: ScaleObjective) -> None:
-        self.objective, self.converged = objective, True
-        self.nodes: dict[bytes, Node] = {}
-        self.held = 0
+        self.objective, self.converged, self.held = objective, True, 0
+        self.components: dict[bytes, Component] = {}
+        self.elbos: dict[bytes, list[float]] = {}
 
     def __call__(self, theta: Array) -> float:
         try:
@@ -189,43 +193,57 @@ class _Collector:
             # A scale so extreme that the precision cannot be factored; it has no weight.
             return -np.inf
         self.converged = self.converged and all(fit.converged for fit in found.fits)
-        node = _node(self.objective.model, theta, found.fits)
-        self.held += sum(one.nbytes for one in node.distinct())
-        self.nodes[theta.tobytes()] = node.released() if self.held > HELD_FACTORS else node
+        self.held += sum({id(fit.covariance): fit.covariance.nbytes for fit in found.fits}.values())
+        layer = self.objective.model.with_scales(np.exp(theta)).layers[0]
+        self.components[theta.tobytes()] = component(found.fits, layer, hold=self.held <= HELD_FACTORS)
+        self.elbos[theta.tobytes()] = [fit.elbo for fit in found.fits]
         return found.value
 
 
-def _node(model: DEF, theta: Array, fits: tuple[FullFit, ...]) -> Node:
-    layer = model.with_scales(np.exp(theta)).layers[0]
-    return Node(theta, np.stack([fit.mean for fit in fits]), tuple(fit.covariance for fit in fits), layer)
+def component(fits: tuple[FullFit, ...], layer: Layer, *, hold: bool = True) -> Component:
+    """Return the fits of all observations at one set of scales; observations that share a covariance go on to."""
+    places: dict[int, int] = {}
+    which = [places.setdefault(id(fit.covariance), len(places)) for fit in fits]
+    distinct = [fits[which.index(k)].covariance for k in range(len(places))]
+    batch = CovarianceBatch(distinct if hold else [one.released() for one in distinct], which)
+    return Component(np.stack([fit.mean for fit in fits]), batch, layer)
 
 
 def _collected(objective: ScaleObjective, collected: _Collector, integral: Integral) -> ScaleFit:
     """Return the fit with the nodes that count."""
     share = NEGLIGIBLE if integral.nodes.shape[1] == 1 else NEGLIGIBLE_OF_MANY
     keep = np.flatnonzero(integral.log_weights > np.log(share))
-    weights = np.exp(integral.log_weights[keep])
-    weights /= np.sum(weights)
-    nodes = tuple(collected.nodes[integral.nodes[k].tobytes()] for k in keep)
-    scales = objective.model.unknown_scales
+    weights, scales = np.exp(integral.log_weights[keep]), objective.model.unknown_scales
     if integral.marginals is not None:
         posteriors = [from_grid(scale, *own) for scale, own in zip(scales, integral.marginals, strict=True)]
     else:
         pairs = zip(scales, integral.nodes.T, strict=True)
         posteriors = [from_weighted(scale, own, np.exp(integral.log_weights)) for scale, own in pairs]
-    message = (SAMPLED if integral.marginals is None else GRID).format(count=len(nodes), effective=integral.effective)
+    keys = [integral.nodes[k].tobytes() for k in keep]
+    message = SAMPLED if integral.marginals is None else GRID
     return ScaleFit(
-        tuple(posteriors), nodes, weights, integral.log_integral, integral.effective, collected.converged, message
+        tuple(posteriors),
+        tuple(collected.components[key] for key in keys),
+        weights / np.sum(weights),
+        integral.nodes[keep],
+        np.array([collected.elbos[key] for key in keys]),
+        integral.log_integral,
+        integral.effective,
+        collected.converged,
+        message.format(count=len(keep), effective=integral.effective),
     )
 
 
 def _at_mode(objective: ScaleObjective, mode: Array) -> ScaleFit:
+    """Return the fit at one set of scales."""
     fits = objective.evaluate(mode).fits
     scales = objective.model.unknown_scales
     return ScaleFit(
         tuple(at_point(scale, float(one)) for scale, one in zip(scales, mode, strict=True)),
-        (_node(objective.model, mode, fits),),
+        (component(fits, objective.model.with_scales(np.exp(mode)).layers[0]),),
         np.ones(1),
+        mode[None],
+        np.array([[fit.elbo for fit in fits]]),
         float("nan"),
         1.0,
         all(fit.converged for fit in fits),

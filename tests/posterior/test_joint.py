@@ -53,14 +53,21 @@ class TestUnknownNoise:
             scipy.stats.invgamma(self.shape, scale=self.rate).median() ** 0.5, rel=1e-4
         )
 
-    def test_prediction_of_new_rows(self):
-        new = np.array([[1.0, 0.2, -0.3, 0.5]])
-        prediction = self.result.posterior().predict(fmx.Layer(fmx.Gaussian(0.7), new))
-        assert (
-            prediction.eta_mean[0] == pytest.approx(new[0] @ self.mean, rel=1e-8)
-            if hasattr(prediction, "eta_mean")
-            else True
-        )
+    @pytest.mark.parametrize("noise", ["the same object", "left out", "own rows"])
+    def test_predictions_are_student_t(self, noise):
+        """The noise of each component, also for new rows that name its scale or leave it out."""
+        family = fmx.Gaussian() if noise == "left out" else fmx.Gaussian(sd=self.sd)
+        prediction = self.result.posterior().predict([0, 1] if noise == "own rows" else fmx.Layer(family, W[:2]), 0.9)
+        spread = np.sqrt(self.rate / self.shape * (1 + np.einsum("ij,ji->i", W[:2], np.linalg.solve(self.A, W[:2].T))))
+        predictive = scipy.stats.t(2 * self.shape, W[:2] @ self.mean, spread)
+        np.testing.assert_allclose(prediction.mean, predictive.mean(), rtol=1e-9)
+        np.testing.assert_allclose(prediction.lower, predictive.ppf(0.05), rtol=1e-4)
+        np.testing.assert_allclose(prediction.upper, predictive.ppf(0.95), rtol=1e-4)
+
+    def test_predictions_with_an_unknown_scale_of_another_model(self):
+        rows = fmx.Layer(fmx.Gaussian(sd=HalfNormal(1.0)), W[:2])
+        with pytest.raises(fmx.ArgumentError, match="rows must have scales of the model, the same objects"):
+            self.result.posterior().predict(rows)
 
     def test_leave_one_out(self):
         """Against t densities of each row given the others, in closed form."""
@@ -171,5 +178,5 @@ def test_models_that_it_is_not_for():
     deep = fmx.DEF(fmx.Layer(fmx.Gaussian(sd=HalfNormal()), W), fmx.Layer(fmx.Gaussian(1.0), np.eye(4)))
     binary = fmx.DEF(fmx.Layer(fmx.Gaussian(sd=HalfNormal()), W), prior=fmx.Prior(fmx.Bernoulli()))
     for model in (deep, binary):
-        with pytest.raises(fmx.ArgumentError, match="one layer and a Gaussian prior .* for unknown scales"):
+        with pytest.raises(fmx.ArgumentError, match=r"one layer and a Gaussian prior .* for unknown scales"):
             fmx.infer(model, X)

@@ -50,7 +50,7 @@ def full_result(model: DEF, data: Observations, max_iter: int | None = None) -> 
     exact = model.layers[0].family.curvature_is_constant
     elbos = np.array([fit.elbo for fit in fits])
     evidence = (float(elbos[0]) if data.single else elbos) if exact else None
-    joint = Joint((component(fits, model.layers[0]),), np.ones(1), evidence)
+    joint = Joint((component(model, np.empty(0), fits),), np.ones(1), evidence)
     steps = max(len(fit.trace) for fit in fits)
     # Observations that have ended stay where they are while others go on.
     objective = np.array([[*fit.trace, *[fit.elbo] * (steps - len(fit.trace))] for fit in fits]).T

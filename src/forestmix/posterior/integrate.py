@@ -20,7 +20,7 @@ import scipy
 from forestmix.arrays import Array
 from forestmix.checks import one_of
 from forestmix.errors import ArgumentError, ForestmixError
-from forestmix.model import DEF, Layer, Observations
+from forestmix.model import DEF, Observations
 from forestmix.posterior.component import Component
 from forestmix.posterior.covariance import CovarianceBatch
 from forestmix.posterior.full import FullFit, FullProblem, Start
@@ -194,19 +194,20 @@ class _Collector:
             return -np.inf
         self.converged = self.converged and all(fit.converged for fit in found.fits)
         self.held += sum({id(fit.covariance): fit.covariance.nbytes for fit in found.fits}.values())
-        layer = self.objective.model.with_scales(np.exp(theta)).layers[0]
-        self.components[theta.tobytes()] = component(found.fits, layer, hold=self.held <= HELD_FACTORS)
+        hold = self.held <= HELD_FACTORS
+        self.components[theta.tobytes()] = component(self.objective.model, np.exp(theta), found.fits, hold=hold)
         self.elbos[theta.tobytes()] = [fit.elbo for fit in found.fits]
         return found.value
 
 
-def component(fits: tuple[FullFit, ...], layer: Layer, *, hold: bool = True) -> Component:
-    """Return the fits of all observations at one set of scales; observations that share a covariance go on to."""
+def component(model: DEF, scales: Array, fits: tuple[FullFit, ...], *, hold: bool = True) -> Component:
+    """Return the fits of all observations at one set of scales; those that share a covariance go on to share it."""
     places: dict[int, int] = {}
     which = [places.setdefault(id(fit.covariance), len(places)) for fit in fits]
     distinct = [fits[which.index(k)].covariance for k in range(len(places))]
     batch = CovarianceBatch(distinct if hold else [one.released() for one in distinct], which)
-    return Component(np.stack([fit.mean for fit in fits]), batch, layer)
+    mean, layer = np.stack([fit.mean for fit in fits]), model.with_scales(scales).layers[0]
+    return Component(mean, batch, layer, dict(zip(model.unknown_scales, scales.tolist(), strict=True)))
 
 
 def _collected(objective: ScaleObjective, collected: _Collector, integral: Integral) -> ScaleFit:
@@ -240,7 +241,7 @@ def _at_mode(objective: ScaleObjective, mode: Array) -> ScaleFit:
     scales = objective.model.unknown_scales
     return ScaleFit(
         tuple(at_point(scale, float(one)) for scale, one in zip(scales, mode, strict=True)),
-        (component(fits, objective.model.with_scales(np.exp(mode)).layers[0]),),
+        (component(objective.model, np.exp(mode), fits),),
         np.ones(1),
         mode[None],
         np.array([[fit.elbo for fit in fits]]),

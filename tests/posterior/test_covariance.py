@@ -234,7 +234,7 @@ def test_corrected_is_nearer_to_the_truth_for_bernoulli_rows():
     ],
 )
 def test_bad_functionals(C, message):
-    posterior = fmx.infer(fmx.DEF(fmx.Layer(fmx.Gaussian(), np.eye(3))), np.ones(3)).posterior()
+    posterior = fmx.infer(fmx.DEF(fmx.Layer(fmx.Gaussian(1.0), np.eye(3))), np.ones(3)).posterior()
     with pytest.raises(fmx.ArgumentError, match=message):
         posterior.variance(C)
 

@@ -121,7 +121,7 @@ def test_deep_models_without_a_factor():
 
 
 def test_progress_shows_a_bar(capsys):
-    model = fmx.DEF(fmx.Layer(fmx.Gaussian(), np.eye(3)))
+    model = fmx.DEF(fmx.Layer(fmx.Gaussian(1.0), np.eye(3)))
     sd = fmx.infer(model, np.ones(3)).posterior(progress=True).sd
     assert sd == pytest.approx(np.full(3, 0.5**0.5), rel=1e-12), "independent latents have nothing to estimate"
     assert "posterior draws" in capsys.readouterr().out

@@ -73,7 +73,7 @@ def _formula_errors(frame: Any) -> Iterator[None]:
             "(1 | factor), have a distribution for new levels."
         ) from error
     except formulaic.errors.FormulaicError as error:
-        name = re.search(r"name '(.*?)' is not defined", str(error))
+        name = re.search(r"NameError: (?:name )?[`'](.+?)[`']", str(error))
         if name:
             raise unknown_name("A column of data, or a name in context,", name[1], map(str, frame.columns)) from error
         raise ArgumentError(f"formula: {_plain(str(error))}") from error

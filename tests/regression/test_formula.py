@@ -188,7 +188,7 @@ def test_new_levels_of_fixed_effects_are_refused(table):
 def test_what_is_no_table_is_refused():
     with pytest.raises(ArgumentError, match="must be a table"):
         plain_frame(np.ones((3, 2)), ["x"])
-    with pytest.raises(ArgumentError, match="one column"):
+    with pytest.raises(ArgumentError, match="got Series"):
         plain_frame(pandas.Series([1.0]), ["x"])
     with pytest.raises(ArgumentError, match="one length"):
         plain_frame({"x": [1, 2], "y": [1]}, ["x"])

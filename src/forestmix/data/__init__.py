@@ -6,6 +6,7 @@ from forestmix.data.full import load_cifar10, load_mnist
 from forestmix.data.images import Images
 from forestmix.data.registry import Dataset
 from forestmix.data.samples import load_cifar10_kernels, load_cifar10_sample, load_mnist_sample
+from forestmix.data.simulated import load_table
 
 __all__ = [
     "Dataset",
@@ -20,5 +21,6 @@ __all__ = [
     "load_cifar10_sample",
     "load_mnist",
     "load_mnist_sample",
+    "load_table",
     "verify",
 ]

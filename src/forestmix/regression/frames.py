@@ -40,8 +40,6 @@ def plain_frame(data: Any, columns: Iterable[str], argument: str = "data") -> An
             f"{argument} must be a table: a frame of pandas or polars, or a dictionary of columns; "
             f"got {type(data).__name__}."
         ) from error
-    if not hasattr(table, "columns"):
-        raise ArgumentError(f"{argument} must be a table with named columns; got one column, a {type(data).__name__}.")
     known = [str(name) for name in table.columns]
     for name in columns:
         if name not in known:

@@ -10,7 +10,7 @@ import forestmix
 ROOT = Path(forestmix.__file__).parent
 ORDER = [
     "errors", "tables", "arrays", "checks", "clock", "memory", "small", "vectors",
-    "families", "scales", "weights", "passes", "latents", "partition", "model",
+    "scales", "families", "weights", "passes", "latents", "partition", "model",
     "engines", "statistics", "problem", "inference", "bounds", "posterior", "run", "builders", "forest",
     "__init__",
     "data", "plots", "paper", "report", "cli",

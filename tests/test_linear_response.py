@@ -171,7 +171,7 @@ def test_functionals(limit, kind, monkeypatch):
     c = rng.standard_normal((3, 5)) * (rng.random((3, 5)) < 0.7)
     c[1] = 0
     exact = np.sqrt(np.einsum("ki,ij,kj->k", c, covariance, c))
-    rows = fmx.Layer(fmx.Gaussian(), c).weights if kind is fmx.Layer else kind(c)
+    rows = fmx.Layer(fmx.Gaussian(1.0), c).weights if kind is fmx.Layer else kind(c)
     single, batch = fmx.infer(model, x), fmx.infer(model, np.stack([x, x + 1]))
     assert single.corrected_sd(rows, tol=1e-10) == pytest.approx(exact, rel=1e-9)
     assert batch.corrected_sd(rows, tol=1e-10) == pytest.approx(np.tile(exact, (2, 1)), rel=1e-9)
@@ -250,7 +250,7 @@ def test_many_functionals_are_worth_a_factor(monkeypatch):
     factored = linear_response._factored
     monkeypatch.setattr(linear_response, "_factored", lambda *given: calls.append(1) or factored(*given))
     for m, count in ((10, 1), (30, 3), (30, 2), (50, 50)):
-        model = fmx.DEF(fmx.Layer(fmx.Gaussian(), np.eye(m)))
+        model = fmx.DEF(fmx.Layer(fmx.Gaussian(1.0), np.eye(m)))
         fmx.infer(model, np.ones(m)).corrected_sd(np.eye(m)[:count])
     assert len(calls) == 2, "few latents, or many functionals; neither two functionals nor fifty latents"
 
@@ -262,7 +262,7 @@ def test_blocks_keep_to_the_memory_budget(monkeypatch):
 
 
 def test_progress_shows_a_bar(capsys, iterative):
-    model = fmx.DEF(fmx.Layer(fmx.Gaussian(), np.eye(3)))
+    model = fmx.DEF(fmx.Layer(fmx.Gaussian(1.0), np.eye(3)))
     result = fmx.infer(model, np.ones(3))
     assert result.corrected_sd(progress=True) == pytest.approx(np.full(3, 0.5**0.5))
     assert "linear response" in capsys.readouterr().out
@@ -298,6 +298,6 @@ def test_infinite_curvature_is_said():
     ],
 )
 def test_bad_arguments(arguments, message):
-    result = fmx.infer(fmx.DEF(fmx.Layer(fmx.Gaussian(), np.eye(3))), np.ones(3))
+    result = fmx.infer(fmx.DEF(fmx.Layer(fmx.Gaussian(1.0), np.eye(3))), np.ones(3))
     with pytest.raises(fmx.ArgumentError, match=message):
         result.corrected_sd(**arguments)

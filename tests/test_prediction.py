@@ -54,7 +54,7 @@ def gaussian_result(rng, batch=False, dtype=np.float64):
 def predictive(family, mean, sd, level=0.9):
     """Prediction of rows that have eta ~ N(mean, sd^2), by a model without observations."""
     mean, sd = np.atleast_1d(mean), np.atleast_1d(sd)
-    model = fmx.DEF(fmx.Layer(fmx.Gaussian(), np.eye(len(mean))))
+    model = fmx.DEF(fmx.Layer(fmx.Gaussian(1.0), np.eye(len(mean))))
     data = prediction.Observations(np.zeros((1, len(mean))), None, True)
     # A row of zeros has no spread; one with a weight has that of its own latent.
     layer = fmx.Layer(family, np.diag((sd > 0).astype(float)), mean)
@@ -329,7 +329,7 @@ def test_float32_in_float32_out():
         ({"rows": np.ones((2, 2), int)}, r"rows must be None, .* shape \(2, 2\)"),
         ({"rows": [0.5]}, "rows must be None, row numbers, .* got dtype float64"),
         ({"rows": "all"}, "rows must be None, row numbers"),
-        ({"rows": fmx.Layer(fmx.Gaussian(), np.ones((3, 5)))}, "a Layer with 4 columns of W, .* got 5"),
+        ({"rows": fmx.Layer(fmx.Gaussian(1.0), np.ones((3, 5)))}, "a Layer with 4 columns of W, .* got 5"),
     ],
 )
 def test_bad_arguments(arguments, message):

@@ -47,6 +47,6 @@ def test_cursor_goes_through_sweeps_in_pieces():
 def test_independent_blocks_are_connected_components():
     W = np.zeros((5, 6))
     W[0, [0, 3]] = W[1, [3, 5]] = W[2, 1] = 1
-    model = fmx.DEF(fmx.Layer(fmx.Gaussian(), sparse.csr_array(W)))
+    model = fmx.DEF(fmx.Layer(fmx.Gaussian(1.0), sparse.csr_array(W)))
     blocks = independent_blocks(Site(model.layers[0], observations(model, np.zeros(5)), "elbo"))
     assert sorted(map(sorted, lists(blocks))) == [[0, 3, 5], [1], [2], [4]]

@@ -7,6 +7,7 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from forestmix import scales as scales
     from forestmix.bounds.auxiliary import Auxiliary, optimal_auxiliary
     from forestmix.bounds.values import elbo, fm_bound, forest_likeness, gap
     from forestmix.builders import from_arrays, from_sklearn
@@ -50,13 +51,15 @@ else:
         "posterior.prediction": ("Prediction",),
         "posterior.result": ("Result", "Status", "Trace"),
         "run": ("Iteration", "infer"),
+        "scales": ("scales",),
         "weights": ("Convolution", "windows"),
     }  # fmt: skip
     _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
     def __getattr__(name: str) -> object:
         if name in _HOME_OF:
-            found = getattr(_import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+            home = _import_module(f"{__name__}.{_HOME_OF[name]}")
+            found = home if name == _HOME_OF[name] else getattr(home, name)
         elif name == "__version__":
             # To read the package's metadata takes half as long as to import NumPy.
             from importlib.metadata import version
@@ -112,6 +115,7 @@ __all__ = [
     "infer",
     "log_evidence",
     "optimal_auxiliary",
+    "scales",
     "select_n_trees",
     "windows",
 ]

@@ -260,7 +260,7 @@ def test_rows_that_no_engine_knows():
     layer.family = Unknown()
     with pytest.raises(ArgumentError, match=r"family must have rows that engines know.*got Unknown\(\)"):
         ENGINE.observe(layer, data)
-    mixed = fmx.Mixed([fmx.Gaussian(), Unknown()], [0, 1])
+    mixed = fmx.Mixed([fmx.Gaussian(1.0), Unknown()], [0, 1])
     assert mixed.primitive(np.ones((1, 2))) is None
 
 

@@ -41,6 +41,11 @@ class Summary:
         place = self.index.index(name)
         return {column: float(values[place]) for column, values in self.columns.items()}
 
+    def take(self, rows: Sequence[int]) -> Summary:
+        """Return the chosen rows as a table."""
+        columns = {name: values[list(rows)] for name, values in self.columns.items()}
+        return Summary([self.index[row] for row in rows], columns, self.title, self.notes)
+
     def to_pandas(self) -> Any:
         """Return a pandas frame with the names as its index."""
         pandas, _, _ = libraries()
@@ -85,3 +90,9 @@ def _formatted(values: Array) -> list[str]:
         return [f"{value:.4g}" for value in values]
     digits = int(np.clip(3 - np.floor(np.log10(size)), 0, 7))
     return [f"{value:.{digits}f}" for value in values]
+
+
+def interval_columns(mean: Array, sd: Array, low: Array, high: Array, level: float) -> dict[str, Array]:
+    """Return the columns of a table of effects, the ends named by their percentages: ``5%`` and ``95%``."""
+    ends = [f"{50 * (1 - level):.4g}%", f"{50 * (1 + level):.4g}%"]
+    return {"mean": mean, "sd": sd, ends[0]: low, ends[1]: high}

@@ -1,21 +1,21 @@
 """Posterior predictive of rows.
 
-Under q the natural parameter of row i is normal, ``eta_i ~ N(m_i, s_i^2)`` with ``m_i = b_i + w_i . mu`` and
-``s_i^2 = sum_j w_ij^2 sigma_j^2``, or the variance of ``w_i . y`` by linear response (docs/regression.md). The
-predictive distribution of x_i mixes its family over it::
+Under each component of a posterior the natural parameter of row i is normal, ``eta_i ~ N(m_i, s_i^2)`` with
+``m_i = b_i + w_i . mu`` and ``s_i^2 = w_i^T Sigma w_i``. The predictive distribution of x_i mixes its family over it::
 
     P(x_i <= y) = E_z F(y; m_i + s_i z),  F(y; eta) = P(Y <= y | eta),  z ~ N(0, 1)
 
-Gaussian rows give a normal distribution again. For counts the integral is a quadrature over the interval in which F
-falls from 1 to 0, however narrow that is beside the spread; below it F is 1, so that part is ``Phi``.
+Gaussian rows give a normal distribution again. For 0 or 1 what is of interest is the probability of 1, so its interval
+is given. For counts the integral is a quadrature over the interval in which F falls from 1 to 0, however narrow that is
+beside the spread; below it F is 1, so that part is ``Phi``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy
@@ -23,11 +23,14 @@ import scipy
 from forestmix.arrays import Array, numbers
 from forestmix.checks import between_zero_and_one
 from forestmix.errors import ArgumentError
-from forestmix.families import Family, Gaussian, Mixed
+from forestmix.families import Bernoulli, Family, Gaussian, Mixed
 from forestmix.families.base import smallest_count
+from forestmix.model import Layer
+from forestmix.posterior.component import mixture_moments, mixture_quantile
+from forestmix.posterior.marginals import Mixture
+from forestmix.posterior.system import padded
+from forestmix.weights import DenseWeights
 from forestmix.weights.gram import MEMORY_BUDGET
-from forestmix.model import DEF, Layer, Observations
-from forestmix.weights import DenseWeights, Weights
 
 #: Beyond these many standard deviations a normal distribution has no mass in double precision, or 1e-12 of it.
 REACH, OUTSKIRTS = 8.5, 7.0
@@ -45,7 +48,8 @@ class Prediction:
 
     ``eta_mean``, ``eta_sd``: mean and standard deviation of ``eta_i``; ``eta_lower``, ``eta_upper``: its central
     interval; ``mean``: predictive mean of x_i; ``lower``, ``upper``: its central interval. For counts both ends belong
-    to the interval, and its probability is at least the level.
+    to the interval, and its probability is at least the level. For rows of 0 and 1 ``mean`` is the probability of 1,
+    and ``lower`` and ``upper`` are the interval of that probability.
     """
 
     eta_mean: Array
@@ -57,38 +61,43 @@ class Prediction:
     upper: Array
 
 
-def predict(
-    model: DEF,
-    data: Observations,
-    q_mean: Array,
-    q_sd: Array,
-    rows: Any = None,
-    level: float = 0.9,
-    corrected: Callable[[Weights], Any] | None = None,
-) -> Prediction:
-    """Return the posterior of ``eta`` and the predictive distribution of rows, see ``Result.predict``.
+class _Eta(NamedTuple):
+    """Natural parameters under each of S components: mean and sd, (S, N, r), their families, and weights (N, S)."""
 
-    ``q_mean`` and ``q_sd`` are those of the lowest latents; ``corrected`` gives the standard deviations of rows of
-    weights by linear response, and is ``None`` where those of mean field are asked for.
-    """
+    mean: Array
+    sd: Array
+    families: tuple[Family, ...]
+    weights: Array
+
+    def take(self, rows: Array, parts: tuple[Family, ...]) -> _Eta:
+        """Return the chosen rows, with their families."""
+        return _Eta(self.mean[..., rows], self.sd[..., rows], parts, self.weights)
+
+    def average(self, values: Sequence[Array]) -> Array:
+        """Return the weighted mean over components of arrays (N, r)."""
+        return mixture_moments(self.weights, np.stack(values), np.zeros((len(values), *values[0].shape)))[0]
+
+
+def predict(mixture: Mixture, rows: Any, level: float, single: bool) -> Prediction:
+    """Return the posterior of ``eta`` and the predictive distribution of rows, see ``Posterior.predict``."""
     between_zero_and_one("level", level)
-    layer = _chosen_layer(model, rows)
-    eta_mean = np.atleast_2d(layer.weights.forward(q_mean) + layer.bias).astype(np.float64)
-    if corrected:
-        spread = np.asarray(corrected(layer.weights))
-    else:
-        spread = np.sqrt(layer.weights.square().forward(np.square(q_sd)))
-    eta_sd = np.broadcast_to(spread, eta_mean.shape).astype(np.float64)
-    half = eta_sd * scipy.special.ndtri(0.5 + level / 2)
+    layers = [_chosen_layer(part.layer, rows) for part in mixture.components]
+    m = mixture.components[0].mean.shape[1]
+    C = padded(layers[0].weights.in_double(), 0, m)
+    mean = np.stack([C.forward(part.mean) + layers[0].bias for part in mixture.components])
+    sd = np.sqrt(np.stack([part.covariance.quadratic(C) for part in mixture.components]))
+    eta = _Eta(mean, np.broadcast_to(sd, mean.shape), tuple(layer.family for layer in layers), mixture.weights)
+    centre, variance = mixture_moments(mixture.weights, mean, eta.sd**2)
+    tail = 0.5 * (1 - level)
     # A rate beyond the range of the precision is infinite, and so is a count.
     with np.errstate(over="ignore", invalid="ignore"):
-        parts = (eta_mean, eta_sd, eta_mean - half, eta_mean + half, *_predictive(layer, eta_mean, eta_sd, level))
-        return Prediction(*((part[0] if data.single else part).astype(layer.dtype) for part in parts))
+        ends = [mixture_quantile(p, mixture.weights, mean, eta.sd) for p in (tail, 1 - tail)]
+        parts = (centre, np.sqrt(variance), *ends, *_predictive(eta, ends, tail))
+        return Prediction(*((part[0] if single else part).astype(layers[0].dtype) for part in parts))
 
 
-def _chosen_layer(model: DEF, rows: Any) -> Layer:
+def _chosen_layer(own: Layer, rows: Any) -> Layer:
     """Return the layer whose rows are predicted: the model's own, some of its rows, or a new one."""
-    own = model.layers[0]
     if rows is None:
         return own
     if isinstance(rows, Layer):
@@ -125,20 +134,25 @@ def _row_numbers(rows: Any, n: int) -> Array:
     return chosen
 
 
-def _predictive(layer: Layer, mean: Array, sd: Array, level: float) -> tuple[Array, Array, Array]:
-    """Return the predictive mean of x_i and both ends of its interval."""
-    outcome = np.empty((3, *mean.shape))
-    for family, rows in _parts(layer.family, layer.size):
-        m, s = mean[:, rows], sd[:, rows]
-        if isinstance(family, Gaussian):
-            outcome[..., rows] = _normal(family, m, s, level)
+def _predictive(eta: _Eta, ends: list[Array], tail: float) -> Array:
+    """Return the predictive mean of x_i and both ends of its interval, (3, N, r)."""
+    outcome = np.empty((3, *eta.mean.shape[1:]))
+    n = eta.mean.shape[-1]
+    for parts in zip(*(row_families(family, n) for family in eta.families), strict=True):
+        rows = parts[0][1]
+        own = eta.take(rows, tuple(family for family, _ in parts))
+        if isinstance(parts[0][0], Gaussian):
+            outcome[..., rows] = _normal(own, tail)
+        elif isinstance(parts[0][0], Bernoulli):
+            expected = own.average([parts[0][0].expected_log_partition(*pair).slope for pair in zip(*own[:2], strict=True)])
+            outcome[..., rows] = expected, *(scipy.special.expit(end[..., rows]) for end in ends)
         else:
-            outcome[..., rows] = _counts(family, m, s, level)
-    return outcome[0], outcome[1], outcome[2]
+            outcome[..., rows] = _counts(own, tail)
+    return outcome
 
 
-def _parts(family: Family, n: int) -> Iterator[tuple[Family, Array]]:
-    """Yield each family with its rows: one, unless the layer mixes them."""
+def row_families(family: Family, n: int) -> Iterator[tuple[Family, Array]]:
+    """Yield each family of rows with its row numbers, the family itself unless the layer mixes them."""
     if not isinstance(family, Mixed):
         yield family, np.arange(n)
         return
@@ -146,17 +160,38 @@ def _parts(family: Family, n: int) -> Iterator[tuple[Family, Array]]:
         yield part, np.flatnonzero(family.which == position)
 
 
-def _normal(family: Gaussian, mean: Array, sd: Array, level: float) -> tuple[Array, Array, Array]:
-    """Return the mean and the interval of ``N(m, sd^2 + s^2)``."""
-    half = np.hypot(family.sd.astype(np.float64), sd) * scipy.special.ndtri(0.5 + level / 2)
-    return mean, mean - half, mean + half
+def _normal(eta: _Eta, tail: float) -> tuple[Array, Array, Array]:
+    """Return the mean and the interval of ``N(m, sd^2 + s^2)``, mixed over components."""
+    noise = np.stack([np.hypot(family.sd.astype(np.float64), s) for family, s in zip(eta.families, eta.sd, strict=True)])  # type: ignore[attr-defined]
+    low, high = (mixture_quantile(p, eta.weights, eta.mean, noise) for p in (tail, 1 - tail))
+    return eta.average(list(eta.mean)), low, high
 
 
-def _counts(family: Family, mean: Array, sd: Array, level: float) -> tuple[Array, Array, Array]:
+def _counts(eta: _Eta, tail: float) -> tuple[Array, Array, Array]:
     """Return the predictive mean ``E a'`` and the interval of counts."""
-    tail = 0.5 * (1 - level)
-    expected = family.expected_log_partition(mean, sd).slope
-    return expected, _mixture_quantile(family, tail, mean, sd), _mixture_quantile(family, 1 - tail, mean, sd)
+    each = list(zip(eta.families, eta.mean, eta.sd, strict=True))
+    expected = eta.average([family.expected_log_partition(m, s).slope for family, m, s in each])
+    low, high = (_mixed_quantile(eta, p) for p in (tail, 1 - tail))
+    return expected, low, high
+
+
+def _mixed_quantile(eta: _Eta, p: float) -> Array:
+    """Return the quantile of counts over all components: between the least and the largest of theirs."""
+    each = [_mixture_quantile(family, p, m, s) for family, m, s in zip(eta.families, eta.mean, eta.sd, strict=True)]
+    if len(each) == 1:
+        return each[0]
+    variable = np.broadcast_to(np.arange(eta.mean.shape[-1]), eta.mean.shape[1:]).ravel()
+    parts = [
+        _Mixture(family.take(variable), m.ravel(), s.ravel())
+        for family, m, s in zip(eta.families, eta.mean, eta.sd, strict=True)
+    ]
+    share = np.broadcast_to(eta.weights[:, :, None], (eta.mean.shape[1], len(each), eta.mean.shape[2]))
+
+    def cumulative(y: Array) -> Array:
+        return sum(share[:, k].ravel() * part.cumulative(y, FEW_NODES) for k, part in enumerate(parts))
+
+    low, high = np.min(each, axis=0).ravel() - 1, np.max(each, axis=0).ravel()
+    return smallest_count(cumulative, np.asarray(p), low, high).reshape(each[0].shape)
 
 
 def _mixture_quantile(family: Family, p: float, mean: Array, sd: Array) -> Array:

@@ -9,15 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from forestmix.arrays import Array, generator
+from forestmix.arrays import Array
 from forestmix.bounds.values import elbo, fm_bound
-from forestmix.checks import flag, whole_number
-from forestmix.errors import ForestmixError
-from forestmix.latents import GaussianFactors
-from forestmix.posterior.layer import LayerPosterior
-from forestmix.posterior.linear_response import deep_linear_response_sd, linear_response_sd
+from forestmix.checks import between_zero_and_one, one_of
+from forestmix.errors import ArgumentError, ForestmixError
 from forestmix.model import DEF, Observations
-from forestmix.posterior.prediction import Prediction, predict
+from forestmix.posterior.layer import LayerPosterior
+from forestmix.posterior.noise import noise_note
+from forestmix.posterior.posterior import Posterior, made
+
+#: The kinds of posterior; "full" needs a run with a full covariance.
+KINDS = ("corrected", "factorised", "full")
 
 
 class Status(enum.Enum):
@@ -111,12 +113,15 @@ class Result:
 
     @property
     def mean(self) -> Array:
-        """Posterior means of the one latent layer, (m,) or (N, m); deep models have them in ``layers``."""
+        """Means of the factorised q, (m,) or (N, m), for one latent layer; deep models have them in ``layers``."""
         return self._only("mean").mean
 
     @property
     def sd(self) -> Array:
-        """Posterior standard deviations of the one latent layer, (m,) or (N, m)."""
+        """Standard deviations of the factorised q, (m,) or (N, m): of each latent with the others held.
+
+        They are too small wherever latents share rows, often by far. Report those of ``posterior()``.
+        """
         return self._only("sd").sd
 
     def _only(self, name: str) -> LayerPosterior:
@@ -127,9 +132,14 @@ class Result:
             )
         return self.layers[0]
 
-    @property
+    @cached_property
     def message(self) -> str:
-        """What happened, and what to try."""
+        """What happened, and what to try; also whether the noise sd fits the residuals (``noise.py``)."""
+        note = noise_note(self)
+        return f"{self._ending}\n{note}" if note else self._ending
+
+    @property
+    def _ending(self) -> str:
         if isinstance(self.status, Status):
             return self.status.value
         kinds, counts = np.unique([status.name for status in self.status], return_counts=True)
@@ -139,66 +149,45 @@ class Result:
         ]
         return "\n".join(parts)
 
-    def corrected_sd(
-        self, functionals: Any = None, tol: float = 1e-6, progress: bool = False, layer: int = 0
-    ) -> float | Array:
-        """Return standard deviations by linear response, which corrects those of mean field (docs/regression.md).
+    def posterior(
+        self, kind: str = "corrected", *, tol: float = 0.01, rng: Any = 0, progress: bool = False
+    ) -> Posterior:
+        """Return the posterior to report: means, standard deviations, intervals, draws, predictions (docs/trust.md).
 
-        ``sd``, from mean field, is too small where latents are correlated. At the optimum the corrected covariance is
-        ``(diag(1 / sigma0^2) + W^T diag(kappa) W)^-1``; for Gaussian rows it is the exact one.
-
-        Args:
-            functionals: the vectors c whose ``c^T y`` is asked for: (K, m), dense or sparse, or (m,) for one; the
-                latents themselves when left out.
-            tol: relative error of the variances at most, from below; rounding sets a limit.
-            progress: show a progress bar.
-            layer: which latent layer of a deep model, 0 for the lowest; the response is that of all layers together.
-
-        Returns:
-            (m,) or (K,), with a leading axis (N,) for a batch; for a vector c a float or (N,).
-
-        """
-        layer = whole_number("layer", layer, 0, len(self.layers) - 1)
-        flag("progress", progress)
-        first = self.layers[0]
-        # What is beyond the range of the precision is infinite.
-        with np.errstate(over="ignore"):
-            if len(self.layers) == 1 and isinstance(first.factors, GaussianFactors):
-                return linear_response_sd(
-                    self.model.on_host(), self.data, first.mean, first.sd, functionals, tol, progress
-                )
-            factors = tuple(part.factors for part in self.layers)
-            return deep_linear_response_sd(self.model, self.data, factors, functionals, tol, progress, layer)
-
-    def predict(self, rows: Any = None, level: float = 0.9, corrected: bool = False) -> Prediction:
-        """Return the posterior of the natural parameter of rows, and the predictive distribution of their x.
-
-        Latents that are not Gaussian give a natural parameter that is not normal; it is taken as normal with the right
-        mean and variance, which a row with many parents is close to.
+        "corrected" puts the correlations back that the factorised q leaves out, by linear response: the covariance is
+        ``(diag(1 / sigma0^2) + W^T diag(kappa) W)^-1``, the exact one for Gaussian rows. With up to 6,000 latents it is
+        factored, and the means are corrected too: exact for Gaussian rows, and for others those of the best Gaussian
+        with that covariance. Beyond, standard deviations are estimated from draws, and the means are those of q.
 
         Args:
-            rows: row numbers, or a mask, of the model's own rows; a ``Layer`` with the same latents for new rows, with
-                a family of their own; all rows of the model when left out.
-            level: probability of the central intervals.
-            corrected: use variances by linear response in place of those of mean field.
+            kind: "corrected"; "factorised" for q itself, the only kind for latents that are not Gaussian; "full" after
+                ``infer(..., covariance="full")``.
+            tol: relative error of the standard deviations. Where they are estimated from draws, these are made until
+                the median of the stated errors is at most this; where rounding leaves a larger one, an error is raised.
+            rng: a generator, or a seed, for the draws behind standard deviations that are estimated.
+            progress: show a progress bar while draws are made.
 
         """
-        lowest = self.layers[0]
-        response = self.corrected_sd if flag("corrected", corrected) else None
-        with np.errstate(over="ignore"):
-            return predict(self.model.on_host(), self.data, lowest.mean, lowest.sd, rows, level, response)
+        between_zero_and_one("tol", tol)
+        if one_of("kind", kind, KINDS) == "full":
+            raise ArgumentError("kind must be 'corrected' or 'factorised' for a result whose q is factorised; got 'full'.")
+        return made(self, kind, tol, rng, progress)
 
-    def sample(self, rng: np.random.Generator | int | None = None, size: int | None = None) -> Any:
-        """Draw latents from q, (m,) or (N, m); for a deep model a tuple with those of each layer.
+    def corrected_sd(self, *_: Any, **__: Any) -> None:
+        """Say where it went."""
+        raise _moved("corrected_sd", "posterior().sd, or posterior().variance(C) for linear functionals")
 
-        Args:
-            rng: a generator, or a seed.
-            size: number of draws, as a leading axis; ``None`` for one draw without it.
+    def predict(self, *_: Any, **__: Any) -> None:
+        """Say where it went."""
+        raise _moved("predict", "posterior().predict(rows, level)")
 
-        """
-        rng = generator(rng)
-        drawn = tuple(layer.sample(rng, size) for layer in self.layers)
-        return drawn[0] if len(drawn) == 1 else drawn
+    def sample(self, *_: Any, **__: Any) -> None:
+        """Say where it went."""
+        raise _moved("sample", "posterior().sample(size, rng)")
+
+    def interval(self, *_: Any, **__: Any) -> None:
+        """Say where it went."""
+        raise _moved("interval", "posterior().interval(level)")
 
     def plot_trace(self, axes: Any = None) -> Any:
         """Plot the objective and the relative gradient norm against iterations; see ``forestmix.plots``."""
@@ -216,3 +205,11 @@ class Result:
             f"<Result of {self.algorithm!r}: {status} after {count} iteration{'s' if count != 1 else ''}, "
             f"{self.objective_name} = {bound}, mean and sd of shape {shape}, {dtype}>"
         )
+
+
+def _moved(name: str, where: str) -> ForestmixError:
+    """Return the error for what was once a result's and is a posterior's."""
+    return ForestmixError(
+        f"result.{name} is gone, since what the factorised q says of uncertainty is too narrow to report. Use "
+        f"result.{where}; posterior(kind='factorised') is q itself."
+    )

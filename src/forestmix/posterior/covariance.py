@@ -1,0 +1,308 @@
+"""Covariances of a Gaussian posterior behind one interface: the diagonal of q, or a factor of the precision.
+
+``iterative.py`` has the one for more latents than a factor can hold.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy
+
+from forestmix.arrays import Array
+from forestmix.errors import ForestmixError
+from forestmix.weights import Weights
+from forestmix.weights.gram import OrthogonalFactor, blocks_of, by_rows, dense_rows, orthogonal_factor, precision_matrix
+
+#: A Cholesky factor is used where rounding leaves its variances a relative error of at most this; else a QR factor.
+CHOLESKY_ERROR = 1e-8
+
+
+class Covariance(ABC):
+    """The covariance ``Sigma`` of m latents. ``C`` are weights whose rows are vectors c, (K, m)."""
+
+    #: What of the rows went into it: ``Sigma^-1 = diag(1 / sigma0^2) + W^T diag(kappa) W``; ``None`` for q's diagonal.
+    kappa: Array | None = None
+
+    @abstractmethod
+    def variance(self) -> Array:
+        """Return the variance of each latent, (m,)."""
+
+    def sd_error(self) -> Array | None:
+        """Return the standard error of each standard deviation, (m,); ``None`` where they are exact."""
+        return None
+
+    @abstractmethod
+    def quadratic(self, C: Weights) -> Array:
+        """Return ``c^T Sigma c`` for each row c, (K,)."""
+
+    @abstractmethod
+    def covariance(self, C: Weights) -> Array:
+        """Return ``C Sigma C^T``, (K, K)."""
+
+    @abstractmethod
+    def sample(self, size: int, rng: np.random.Generator) -> Array:
+        """Return draws from ``N(0, Sigma)``, (size, m)."""
+
+    @abstractmethod
+    def solve(self, right: Array) -> Array:
+        """Return ``Sigma r`` for each vector r of (K, m)."""
+
+    def log_determinant(self) -> float | None:
+        """Return ``log det Sigma``, or ``None`` where it is not known."""
+        return None
+
+
+class DiagonalCovariance(Covariance):
+    """Independent latents, as under the factorised q."""
+
+    def __init__(self, variance: Array) -> None:
+        self._variance = np.asarray(variance, np.float64)
+
+    def variance(self) -> Array:
+        """Return the variance of each latent."""
+        return self._variance
+
+    def quadratic(self, C: Weights) -> Array:
+        """Return ``sum_j c_j^2 sigma_j^2``."""
+        return C.square().forward(self._variance)
+
+    def covariance(self, C: Weights) -> Array:
+        """Return ``C diag(sigma^2) C^T``."""
+        scaled = C.toarray() * np.sqrt(self._variance)
+        return scaled @ scaled.T
+
+    def sample(self, size: int, rng: np.random.Generator) -> Array:
+        """Return ``sigma_j z_j``."""
+        return np.sqrt(self._variance) * rng.standard_normal((size, len(self._variance)))
+
+    def solve(self, right: Array) -> Array:
+        """Return ``sigma^2 r``."""
+        return self._variance * right
+
+    def log_determinant(self) -> float:
+        """Return ``sum_j log sigma_j^2``."""
+        return float(np.sum(np.log(self._variance)))
+
+
+class FactoredCovariance(Covariance):
+    """The inverse of ``A = diag(1 / scale^2) + W^T diag(kappa) W``, by a factor of A.
+
+    A Cholesky factor, or where its pivots have lost too many digits a QR factor of the weighted rows, which never
+    forms A.
+
+    Args:
+        weights: W, (n, m), in float64.
+        kappa: the curvature of each row, (n,).
+        scale: the prior's standard deviation of each latent, (m,); infinite where rows hold the prior.
+        tol: relative error of a standard deviation by rounding at most, else an error is raised.
+        keep: hold on to the factor; if not it is made anew at each call, for batches that would not fit.
+
+    """
+
+    def __init__(
+        self, weights: Weights, kappa: Array, scale: Array, tol: float = 0.01, *, keep: bool = True
+    ) -> None:
+        self.weights, self.kappa, self.scale, self.tol, self.keep = weights, kappa, scale, tol, keep
+        self._root: _CholeskyRoot | _OrthogonalRoot | None = None
+        self._variance: Array | None = None
+
+    @property
+    def root(self) -> _CholeskyRoot | _OrthogonalRoot:
+        """A square root of A, made at its first use."""
+        root = self._root
+        if root is None:
+            root = _factor(self.weights, self.kappa, self.scale, self.tol)
+            self._root = root if self.keep else None
+        return root
+
+    def variance(self) -> Array:
+        """Return the diagonal of ``A^-1``."""
+        if self._variance is None:
+            self._variance = self.root.inverse_diagonal()
+        return self._variance
+
+    def quadratic(self, C: Weights) -> Array:
+        """Return ``|R^-T c|^2`` with ``A = R^T R``, in blocks of rows."""
+        root, found = self.root, np.empty(C.shape[0])
+        for block in blocks_of(len(found), 32 * C.shape[1]):
+            found[block] = np.sum(root.whiten(dense_rows(C, block).T) ** 2, axis=0)
+        return found
+
+    def covariance(self, C: Weights) -> Array:
+        """Return ``(R^-T C^T)^T (R^-T C^T)``."""
+        whitened = self.root.whiten(dense_rows(C, np.arange(C.shape[0])).T)
+        return whitened.T @ whitened
+
+    def sample(self, size: int, rng: np.random.Generator) -> Array:
+        """Return ``R^-1 z``."""
+        return self.root.color(rng.standard_normal((size, len(self.scale))).T).T
+
+    def solve(self, right: Array) -> Array:
+        """Return ``A^-1 r``."""
+        root = self.root
+        return root.color(root.whiten(right.T)).T
+
+    def log_determinant(self) -> float:
+        """Return ``-log det A``."""
+        return -self.root.log_determinant()
+
+
+class _CholeskyRoot:
+    """``A = D L L^T D``; D makes the diagonal of ``L L^T`` one."""
+
+    def __init__(self, L: Array, D: Array) -> None:
+        self.L, self.D = L, D
+
+    def whiten(self, right: Array) -> Array:
+        """Return ``L^-1 D^-1 right``, (m, K)."""
+        return scipy.linalg.solve_triangular(self.L, right / self.D[:, None], lower=True, check_finite=False)
+
+    def color(self, right: Array) -> Array:
+        """Return ``D^-1 L^-T right``, (m, K)."""
+        solved = scipy.linalg.solve_triangular(self.L, right, lower=True, trans=1, check_finite=False)
+        return solved / self.D[:, None]
+
+    def inverse_diagonal(self) -> Array:
+        """Return the diagonal of ``A^-1`` from the inverse of L, a third of the work of m solves."""
+        inverse, _ = scipy.linalg.lapack.dtrtri(self.L, lower=1)
+        return np.einsum("ij,ij->j", np.tril(inverse), np.tril(inverse)) / self.D**2
+
+    def log_determinant(self) -> float:
+        """Return ``log det A``."""
+        return 2 * float(np.sum(np.log(np.diag(self.L))) + np.sum(np.log(self.D)))
+
+
+class _OrthogonalRoot:
+    """A root from a QR factor of the weighted rows over ``diag(1 / sigma0)``."""
+
+    def __init__(self, factor: OrthogonalFactor) -> None:
+        self.factor = factor
+
+    def whiten(self, right: Array) -> Array:
+        """Return ``R^-T right``, (m, K)."""
+        return self.factor.solve_transposed(right)
+
+    def color(self, right: Array) -> Array:
+        """Return ``R^-1 right``, (m, K)."""
+        found = np.empty_like(right)
+        found[self.factor.order] = scipy.linalg.solve_triangular(self.factor.R, right, check_finite=False)
+        return found / self.factor.scale[:, None]
+
+    def inverse_diagonal(self) -> Array:
+        """Return the diagonal of ``A^-1``."""
+        m = len(self.factor.scale)
+        parts = [np.sum(self.whiten(np.eye(m)[:, block]) ** 2, axis=0) for block in blocks_of(m, 64 * m)]
+        return np.concatenate(parts)
+
+    def log_determinant(self) -> float:
+        """Return ``log det A``."""
+        return 2 * float(np.sum(np.log(np.abs(np.diag(self.factor.R)))) + np.sum(np.log(self.factor.scale)))
+
+
+def _factor(weights: Weights, kappa: Array, scale: Array, tol: float) -> _CholeskyRoot | _OrthogonalRoot:
+    """Return a Cholesky root where it keeps its digits, else one that never forms A."""
+    A = precision_matrix(weights, kappa, scale**-2.0)
+    D = np.sqrt(np.diag(A))
+    A /= D
+    A /= D[:, None]
+    try:
+        L = scipy.linalg.cholesky(A, lower=True, overwrite_a=True, check_finite=False)
+        # A pivot is what is left after subtractions from 1, so it has lost that much of the digits.
+        lost = float(len(D) * np.finfo(np.float64).eps / np.min(np.diag(L)) ** 2)
+    except scipy.linalg.LinAlgError:
+        lost = np.inf
+    if lost <= CHOLESKY_ERROR:
+        return _CholeskyRoot(L, D)
+    return _checked_orthogonal(by_rows(weights), kappa, scale, tol)
+
+
+def _checked_orthogonal(W: Any, kappa: Array, scale: Array, tol: float) -> _OrthogonalRoot:
+    """Return a QR root, or raise where rounding leaves standard deviations a relative error of more than ``tol``.
+
+    That is seen by a second factor, of rows whose last digit has been changed at random.
+    """
+    shaken = kappa * (1 + np.finfo(np.float64).eps * np.random.default_rng(0).choice([-4, 4], kappa.shape))
+    root, other = (_OrthogonalRoot(orthogonal_factor(W, rows, scale)) for rows in (kappa, shaken))
+    variance = root.inverse_diagonal()
+    worst = float(np.max(np.abs(other.inverse_diagonal() - variance) / variance))
+    if worst > 2 * tol:
+        raise ForestmixError(
+            f"Rounding leaves a relative error of about {worst:.1e} in these variances, more than 2 tol={2 * tol:g}. "
+            "Raise tol, or bring the prior's sd nearer to the scale of the posterior."
+        )
+    return root
+
+
+class CovarianceBatch:
+    """The covariance of each of N observations, where many may share one: the same methods, with a leading axis (N,).
+
+    Args:
+        distinct: the covariances that there are.
+        which: for each observation the place of its own among them, (N,).
+
+    """
+
+    def __init__(self, distinct: Sequence[Covariance], which: Any) -> None:
+        self.distinct, self.which = tuple(distinct), np.asarray(which)
+
+    def __len__(self) -> int:
+        return len(self.which)
+
+    def take(self, keep: Array) -> CovarianceBatch:
+        """Return those of the chosen observations."""
+        return CovarianceBatch(self.distinct, self.which[keep])
+
+    def variance(self) -> Array:
+        """Return the variances of the latents, (N, m)."""
+        return self._each(lambda one: one.variance())
+
+    def sd_error(self) -> Array | None:
+        """Return the standard errors of the standard deviations, (N, m), or ``None`` where all are exact."""
+        if all(one.sd_error() is None for one in self.distinct):
+            return None
+        return self._each(lambda one: one.sd_error() if one.sd_error() is not None else np.zeros_like(one.variance()))
+
+    def quadratic(self, C: Weights) -> Array:
+        """Return ``c^T Sigma c``, (N, K)."""
+        return self._each(lambda one: one.quadratic(C))
+
+    def covariance(self, C: Weights) -> Array:
+        """Return ``C Sigma C^T``, (N, K, K)."""
+        return self._each(lambda one: one.covariance(C))
+
+    def kappa(self) -> Array | None:
+        """Return the curvatures that went into them, (N, n); ``None`` where there are none."""
+        return None if self.distinct[0].kappa is None else self._each(lambda one: one.kappa)
+
+    def log_determinant(self) -> Array | None:
+        """Return ``log det Sigma``, (N,), or ``None`` where one is not known."""
+        found = [self.distinct[k].log_determinant() for k in np.unique(self.which)]
+        return None if None in found else self._each(lambda one: one.log_determinant())
+
+    def sample(self, size: int, rng: np.random.Generator) -> Array:
+        """Return zero-mean draws, (size, N, m)."""
+        parts = {}
+        for k in np.unique(self.which):
+            places = np.flatnonzero(self.which == k)
+            parts[k] = (places, self.distinct[k].sample(size * len(places), rng))
+        drawn = np.empty((size, len(self.which), next(iter(parts.values()))[1].shape[1]))
+        for places, draws in parts.values():
+            drawn[:, places] = draws.reshape(size, len(places), -1)
+        return drawn
+
+    def solve(self, right: Array) -> Array:
+        """Return ``Sigma r`` with each observation's own r, (N, m)."""
+        found = np.empty_like(right)
+        for k in np.unique(self.which):
+            places = np.flatnonzero(self.which == k)
+            found[places] = self.distinct[k].solve(right[places])
+        return found
+
+    def _each(self, value: Any) -> Array:
+        """Return a value of each observation, computed once where it is shared."""
+        used, position = np.unique(self.which, return_inverse=True)
+        return np.stack([np.asarray(value(self.distinct[k])) for k in used])[position]

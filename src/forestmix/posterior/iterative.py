@@ -1,0 +1,155 @@
+"""The covariance of more latents than a factor can hold, from draws that conjugate gradients solve for.
+
+A draw from ``N(0, A^-1)`` is the solution of one linear system (Papandreou and Yuille 2010)::
+
+    A y = sigma0^-1 z1 + W^T sqrt(kappa) z2        z1, z2 standard normal, A as in ``system.py``
+
+Variances come from S draws by Rao-Blackwell (Siden et al., *Efficient covariance approximations for large sparse
+precision matrices*, 2018): given the others, latent j has variance ``1 / A_jj`` and mean ``c_j``::
+
+    c_j = y_j - (A y)_j / A_jj        Var_j = 1 / A_jj + mean_s c_js^2
+
+Only the second part is estimated. ``c_j`` is normal, so the standard error of that part is ``sqrt(2 / S)`` of itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from forestmix import memory
+from forestmix.arrays import Array, generator
+from forestmix.errors import ForestmixError
+from forestmix.model import Prior
+from forestmix.posterior.conjugate import PrecisionSystem, certified_variances, solutions
+from forestmix.posterior.covariance import Covariance
+from forestmix.weights import Weights
+from forestmix.weights.gram import blocks_of
+
+#: Draws of the first batch, from which the number of all is foreseen, and the most that are made.
+FIRST_DRAWS, MOST_DRAWS = 16, 1024
+#: The error of a draw, in the norm of A, relative to the draw's own: a thousandth of a standard deviation on average.
+DRAW_ERROR = 1e-3
+#: Up to this many functionals are solved for one by one, to this relative error of their variances; more are estimated
+#: from at least so many draws, with a standard error of ``1 / sqrt(2 S)`` of each standard deviation.
+MANY_FUNCTIONALS, FUNCTIONAL_ERROR, FUNCTIONAL_DRAWS = 256, 1e-4, 256
+
+
+class IterativeCovariance(Covariance):
+    """The inverse of ``A = diag(1 / scale^2) + W^T diag(kappa) W``, by products with W alone.
+
+    Args:
+        weights: W, (n, m), in float64.
+        kappa: the curvature of each row, (n,).
+        scale: the prior's standard deviation of each latent, (m,).
+        prior: the prior, whose covariance bounds that of the posterior.
+        tol: draws are made until the median over latents of the relative standard error of an sd is at most this.
+        rng: a generator, or a seed, for the draws behind the variances.
+        progress: show a progress bar.
+
+    """
+
+    def __init__(
+        self, weights: Weights, kappa: Array, scale: Array, prior: Prior, tol: float = 0.01, rng: Any = 0,
+        *, progress: bool = False,
+    ) -> None:  # fmt: skip
+        self.system = PrecisionSystem(weights, kappa, scale, prior)
+        self.kappa, self.tol, self.progress = kappa, tol, progress
+        self._rng = generator(rng)
+        #: How many draws were made, the mean of their ``c_j^2``, and the first of them, for functionals.
+        self._count, self._moment, self._draws = 0, np.zeros(len(scale)), np.empty((0, len(scale)))
+
+    def variance(self) -> Array:
+        """Return the variance of each latent, drawing until ``tol`` is met."""
+        while self._missing_draws() > 0:
+            self._draw_more(self._missing_draws())
+        return self._estimate()
+
+    def sd_error(self) -> Array:
+        """Return the standard error of each standard deviation."""
+        sd = np.sqrt(self.variance())
+        return self._moment * np.sqrt(2 / self._count) / (2 * sd)
+
+    def quadratic(self, C: Weights) -> Array:
+        """Return ``c^T A^-1 c``: few to a relative error of 1e-4 that is certified, many from draws."""
+        if C.shape[0] <= MANY_FUNCTIONALS:
+            return certified_variances(self.system, C, FUNCTIONAL_ERROR)
+        self._draw_more(FUNCTIONAL_DRAWS - self._count)
+        total = np.zeros(C.shape[0])
+        for block in blocks_of(len(self._draws), 8 * sum(C.shape)):
+            total += np.sum(C.forward(self._draws[block]) ** 2, axis=0)
+        return total / len(self._draws)
+
+    def covariance(self, C: Weights) -> Array:
+        """Return ``C A^-1 C^T``, from one solve for each row."""
+        if C.shape[0] > 16 * MANY_FUNCTIONALS:
+            raise ForestmixError(
+                f"C has {C.shape[0]} rows, too many for a matrix of all their covariances with {C.shape[1]} latents. "
+                "Use variance(C), or sample()."
+            )
+        rows = C.toarray()
+        found = rows @ self.solve(rows).T
+        return 0.5 * (found + found.T)
+
+    def sample(self, size: int, rng: np.random.Generator) -> Array:
+        """Return new draws, one system to solve for each."""
+        return self._solved_draws(size, rng)[0]
+
+    def solve(self, right: Array) -> Array:
+        """Return ``A^-1 r`` to a relative error of 1e-6 in the norm of A."""
+        # The prior's bound on r^T A^-1 r is the scale that each error is relative to.
+        scale = self.system.prior.variance_of(right)
+        parts = [solutions(self.system, one[None], 1e-12 * size)[0] for one, size in zip(right, scale, strict=True)]
+        return np.concatenate(parts)
+
+    def _estimate(self) -> Array:
+        return 1 / self.system.diagonal + self._moment
+
+    def _missing_draws(self) -> int:
+        """Return how many draws the median error still needs: it falls with the square root of their number."""
+        if self._count < FIRST_DRAWS:
+            return FIRST_DRAWS - self._count
+        share = float(np.median(self._moment / self._estimate()))
+        needed = int(np.ceil(0.5 * (share / self.tol) ** 2))
+        return min(needed, MOST_DRAWS) - self._count
+
+    def _draw_more(self, count: int) -> None:
+        """Add draws, and what they say of the variances."""
+        if count <= 0:
+            return
+        draws, squares = self._solved_draws(count, self._rng)
+        self._draws = np.concatenate([self._draws, draws[: FUNCTIONAL_DRAWS - len(self._draws)]])
+        self._moment = (self._count * self._moment + squares) / (self._count + count)
+        self._count += count
+
+    @memory.reused()
+    def _solved_draws(self, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Return draws, and ``sum_s c_s^2`` of their conditional means."""
+        system = self.system
+        n, m = system.weights.shape
+        draws, squares = np.empty((count, m)), np.zeros(m)
+        with _bar(count, self.progress) as advance:
+            for block in blocks_of(count, 8 * (10 * m + 4 * n)):
+                noise = rng.standard_normal((len(block), n)) * np.sqrt(system.kappa)
+                right = rng.standard_normal((len(block), m)) / system.scale + system.weights.adjoint(noise)
+                draws[block], residual = solutions(system, right, DRAW_ERROR**2 * m)
+                squares += np.sum((draws[block] - (right - residual) / system.diagonal) ** 2, axis=0)
+                advance(len(block))
+        return draws, squares
+
+
+@contextmanager
+def _bar(count: int, progress: bool) -> Iterator[Any]:
+    """Yield what moves a progress bar with the time that is left, or does nothing."""
+    if not progress:
+        yield lambda _: None
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns) as bar:
+        task = bar.add_task(f"{count} posterior draws", total=count)
+        yield lambda done: bar.advance(task, done)

@@ -1,0 +1,72 @@
+"""The kinds of posterior that a result can give: q itself, and q with its correlations put back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from forestmix.arrays import Array, generator
+from forestmix.posterior.component import Component, FactorisedComponent
+from forestmix.posterior.covariance import Covariance, CovarianceBatch, FactoredCovariance
+from forestmix.posterior.iterative import IterativeCovariance
+from forestmix.posterior.layer import LayerPosterior
+from forestmix.posterior.means import corrected_means
+from forestmix.posterior.system import LatentSystem, distinct_rows, require_gaussian_latents
+from forestmix.problem.given import as_layers
+
+if TYPE_CHECKING:
+    from forestmix.posterior.result import Result
+
+#: Up to this many latents the precision is factored, in some 300 to 650 MB.
+FACTOR_LIMIT = 6000
+#: Bytes of factors that a posterior of a batch holds on to; beyond, they are made anew when they are needed.
+HELD_FACTORS = 2**30
+
+
+def factorised_component(result: Result) -> Component:
+    """Return q itself."""
+    model, count = result.model.on_host(), len(result.data.x)
+    layers = as_layers("result", result, model, count)
+    factors = [LayerPosterior(part.expanded(count), False, model.dtype) for part in layers]
+    return FactorisedComponent(factors, model.layers[0])
+
+
+def corrected_component(result: Result, tol: float, rng: Any, progress: bool) -> Component:
+    """Return q with the covariance of linear response, and with its means corrected where that is factored."""
+    model = result.model.on_host()
+    require_gaussian_latents(model, "kind='corrected'")
+    system = LatentSystem(model, result.data)
+    mean, sd = stacked_factors(result)
+    distinct, which = distinct_rows(system.curvatures(mean, sd))
+    which = np.broadcast_to(which, len(mean))
+    seeds = generator(rng).spawn(len(distinct))
+    hold = 8 * len(distinct) * mean.shape[1] ** 2 <= HELD_FACTORS
+    each = [make_covariance(system, row, tol, seed, progress, hold) for row, seed in zip(distinct, seeds, strict=True)]
+    covariance = CovarianceBatch(each, which)
+    if is_factored(covariance):
+        mean = corrected_means(system, mean, covariance)
+    return Component(mean, covariance, model.layers[0])
+
+
+def stacked_factors(result: Result) -> tuple[Array, Array]:
+    """Return means and standard deviations of q, (N, m), those of all layers side by side."""
+    count = len(result.data.x)
+    layers = as_layers("result", result, result.model.on_host(), count)
+    mean = np.concatenate([part.mean for part in layers], axis=1).astype(np.float64)
+    sds = [np.broadcast_to(part.sd, part.mean.shape) for part in layers]
+    return mean, np.concatenate(sds, axis=1).astype(np.float64)
+
+
+def make_covariance(
+    system: LatentSystem, kappa: Array, tol: float, rng: Any, progress: bool, hold: bool
+) -> Covariance:
+    """Return the covariance at given curvatures: by a factor where one can be held, else by draws."""
+    if system.weights.shape[1] <= FACTOR_LIMIT:
+        return FactoredCovariance(system.weights, kappa, system.scale, tol, keep=hold)
+    return IterativeCovariance(system.weights, kappa, system.scale, system.prior, tol, rng, progress=progress)
+
+
+def is_factored(covariance: CovarianceBatch) -> bool:
+    """Whether products with the covariance are exact and cheap."""
+    return all(isinstance(one, FactoredCovariance) for one in covariance.distinct)

@@ -1,0 +1,132 @@
+"""The linear system behind a posterior of Gaussian latents, in float64, the layers of a deep model stacked.
+
+With ``q`` at its optimum the precision of the latents by linear response is (docs/trust.md)::
+
+    A = diag(1 / sigma0^2) + W^T diag(kappa) W        kappa_i = E a''(m_i + sqrt(v_i) z)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy
+
+from forestmix.arrays import Array, finite, numbers
+from forestmix.errors import ArgumentError, ForestmixError
+from forestmix.families import Gaussian
+from forestmix.families.base import RowExpectations
+from forestmix.model import DEF, Layer, Observations, Prior
+from forestmix.problem.flat import Flat
+from forestmix.weights import SparseWeights, Weights, as_weights
+
+
+class LatentSystem:
+    """Rows with their data, weights and prior of a model whose latents are all Gaussian.
+
+    Attributes:
+        weights: W in float64, (n, m); for a deep model that of the stacked latents.
+        data: the observations of all rows, also those that stand for latents of a deep model.
+        precision, prior_mean: of each latent, (m,); the precision is 0 for latents whose prior is among the rows.
+        prior: the prior itself.
+
+    """
+
+    def __init__(self, model: DEF, data: Observations) -> None:
+        model = model.on_host()
+        if len(model.layers) > 1:
+            flat = Flat(model)
+            model, data = flat.model, flat.data(data)
+        layer = double_precision(model.layers[0])
+        self.weights, self.family, self.bias = layer.weights, layer.family, layer.bias
+        self.prior: Prior = model.prior
+        self.data = data.shared()
+        m = model.n_latent
+        self.scale = np.broadcast_to(model.prior.family.sd, m).astype(np.float64)
+        self.precision = self.scale**-2.0
+        self.prior_mean = np.broadcast_to(model.prior.bias, m).astype(np.float64)
+
+    def take(self, keep: Array) -> LatentSystem:
+        """Return the system of the chosen observations."""
+        chosen = object.__new__(LatentSystem)
+        chosen.__dict__.update(self.__dict__, data=self.data.take(keep))
+        return chosen
+
+    @property
+    def constant_curvature(self) -> bool:
+        """Whether kappa depends neither on the means nor on the data, as for Gaussian rows."""
+        return self.family.curvature_is_constant
+
+    def eta(self, mean: Array) -> Array:
+        """Return ``m_i = b_i + w_i . mean`` of all rows, (N, n)."""
+        return self.weights.forward(mean) + self.bias
+
+    def terms(self, eta: Array, variance: Array) -> RowExpectations:
+        """Return ``E log p``, ``e_i`` and ``kappa_i`` at ``eta_i ~ N(m_i, v_i)``, 0 for missing entries; (N or 1, n)."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = self.family.expectations(self.data.x.astype(np.float64), eta, np.sqrt(variance))
+        parts = [np.atleast_2d(np.asarray(part, np.float64)) for part in found]
+        parts[2] = np.broadcast_to(parts[2], (len(parts[2]), self.weights.shape[0]))
+        if self.data.observed is not None:
+            parts = [np.where(self.data.observed, part, 0.0) for part in parts]
+        return RowExpectations(*parts)
+
+    def curvatures(self, mean: Array, sd: Array) -> Array:
+        """Return ``kappa`` at factors q, (N or 1, n). The spread is the ELBO's, whichever bound was climbed.
+
+        That of the forest mixture bound is wider and would smear ``a''`` over values that eta does not take.
+        """
+        variance = self.weights.square().forward(np.asarray(sd, np.float64) ** 2)
+        kappa = self.terms(self.eta(mean), variance).curvature
+        if not np.isfinite(kappa).all():
+            raise ForestmixError(
+                "The rows' expected curvature is infinite at this posterior, so it has no linear response. It is no "
+                "optimum: look at result.message, and at the scales of x and W."
+            )
+        return kappa
+
+
+def double_precision(layer: Layer) -> Layer:
+    """Return the layer with weights and parameters in float64, itself if they are."""
+    weights = layer.weights.in_double()
+    return layer if weights is layer.weights else Layer(layer.family, weights, layer.bias)
+
+
+def require_gaussian_latents(model: DEF, what: str) -> None:
+    """Raise unless all latents are Gaussian, and say what is there for others."""
+    others = [family for family in model.latent_families if not isinstance(family, Gaussian)]
+    if others:
+        raise ArgumentError(
+            f"{what} needs Gaussian latents; these are {others[0]!r}. For them there is kind='factorised', which is q "
+            "itself."
+        )
+
+
+def distinct_rows(kappa: Array) -> tuple[Array, Array]:
+    """Return the distinct rows of an array and which of them each row is, so that each is solved for once."""
+    known: dict[bytes, int] = {}
+    which = np.array([known.setdefault(row.tobytes(), len(known)) for row in kappa])
+    return kappa[np.unique(which, return_index=True)[1]], which
+
+
+def functionals(given: Any, m: int, name: str = "C") -> tuple[Weights, bool]:
+    """Return vectors c as the rows of weights, and whether it was one without a leading axis; all latents for None."""
+    if given is None:
+        return SparseWeights(scipy.sparse.eye_array(m, format="csr")), False
+    if not isinstance(given, Weights):
+        is_sparse = bool(scipy.sparse.issparse(given))
+        given = given if is_sparse else numbers(name, given)
+        finite(f"entries of {name}" if is_sparse else name, given.tocoo().data if is_sparse else given)
+    shape: tuple[int, ...] = given.shape
+    if len(shape) not in (1, 2) or shape[-1] != m or shape[0] == 0:
+        raise ArgumentError(f"{name} must have shape ({m},) or (K, {m}) for this model; got {shape}.")
+    return as_weights(given if len(shape) == 2 else given.reshape(1, m)).in_double(), len(shape) == 1
+
+
+def padded(vectors: Weights, before: int, m: int) -> Weights:
+    """Return the vectors with zeros for latents before and after theirs, m in all; themselves if there are none."""
+    after = m - before - vectors.shape[1]
+    if before == after == 0:
+        return vectors
+    sides = [scipy.sparse.csr_array((vectors.shape[0], width)) for width in (before, after)]
+    return SparseWeights(scipy.sparse.csr_array(scipy.sparse.hstack([sides[0], vectors.rows(), sides[1]])))

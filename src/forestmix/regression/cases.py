@@ -12,7 +12,7 @@ from forestmix.arrays import Array, numbers
 from forestmix.checks import is_number, one_of
 from forestmix.errors import ArgumentError
 from forestmix.regression.expressions import evaluate, names_in
-from forestmix.regression.frames import column_names, plain_frame
+from forestmix.regression.frames import column_names, plain_frame, row_labels
 from forestmix.regression.terms import Terms, column_name, pair_of_columns
 
 FAMILIES = ("gaussian", "bernoulli", "binomial", "poisson")
@@ -47,6 +47,7 @@ class Cases:
     offset: Array
     weights: Array | None
     classes: tuple[Any, Any] | None
+    labels: list[str]
     message: str
 
     def take(self, keep: Array) -> Cases:
@@ -59,6 +60,7 @@ class Cases:
             trials=None if self.trials is None else self.trials[keep],
             offset=self.offset[keep],
             weights=None if self.weights is None else self.weights[keep],
+            labels=[self.labels[row] for row in np.arange(len(self.rows))[keep]],
         )
 
 
@@ -85,8 +87,8 @@ def read_cases(
     if not len(frame):
         raise ArgumentError("data must have at least one row; got none.")
     response, trials, classes = _response(terms.response, frame, family, extra.trials, context)
-    offset = np.zeros(len(frame)) if extra.offset is None else _for_rows("offset", extra.offset, frame)
-    weights = None if extra.weights is None else _case_weights(_for_rows("weights", extra.weights, frame))
+    offset = np.zeros(len(frame)) if extra.offset is None else for_rows("offset", extra.offset, frame)
+    weights = None if extra.weights is None else _case_weights(for_rows("weights", extra.weights, frame))
     inputs = needed_columns(terms, known, response=False)
     whole = frame[inputs].notna().to_numpy().all(axis=1) & np.isfinite(offset)
     for part in (trials, weights):
@@ -96,8 +98,9 @@ def read_cases(
     keep = whole & answered if missing == "drop" else whole
     if not (keep & answered).any():
         raise ArgumentError(f"data must have at least one row without missing entries. {message}")
+    labels = row_labels(data, len(frame))
     everything = np.arange(len(frame))
-    return Cases(frame, everything, response, trials, offset, weights, classes, message).take(keep)
+    return Cases(frame, everything, response, trials, offset, weights, classes, labels, message).take(keep)
 
 
 def _response(
@@ -116,7 +119,7 @@ def _response(
         return successes, successes + failures, None
     if trials is None:
         raise ArgumentError("A binomial response needs trials=, or cbind(successes, failures) in the formula.")
-    return evaluate(text, frame, context), _for_rows("trials", trials, frame), None
+    return evaluate(text, frame, context), for_rows("trials", trials, frame), None
 
 
 def _one_column(
@@ -135,7 +138,7 @@ def _one_column(
     return np.where(codes < 0, np.nan, codes), None, (levels[0], levels[1])
 
 
-def _for_rows(argument: str, given: Any, frame: Any) -> Array:
+def for_rows(argument: str, given: Any, frame: Any) -> Array:
     """Return one number for each row of the table: from a column of it, an array, or one number for all."""
     if isinstance(given, str):
         given = frame[column_name(given)].to_numpy()

@@ -12,8 +12,7 @@ from forestmix.errors import ArgumentError
 from forestmix.model import DEF
 from forestmix.regression.cases import Cases, Extra
 from forestmix.regression.formula import Block, Design
-from forestmix.regression.frames import column_names
-from forestmix.regression.prediction import Predictions, new_rows, predict_rows, simulate
+from forestmix.regression.prediction import Predictions, predict_rows, simulate, wanted_rows
 from forestmix.regression.priors import NOISE, Priors
 from forestmix.regression.summary import Summary, interval_columns
 
@@ -89,14 +88,13 @@ class Fit:
             new_data: a table with the columns that the formula needs; the rows of the fit when left out, and those that
                 were kept without a response.
             level: probability of the central intervals.
-            trials: of a binomial response; the name of a column, an array or a number. Those of the fit when left out.
+            trials: of a binomial response in new rows: the name of a column, an array or a number; 1 when left out, so
+                that the prediction is a probability.
             offset: as in ``regress``.
 
         """
         between_zero_and_one("level", level)
-        extra = Extra(trials=trials, offset=offset)
-        rows, of_rows, labels = new_rows(self, new_data, extra)
-        return predict_rows(self, rows, of_rows, labels, level)
+        return predict_rows(self, wanted_rows(self, new_data, Extra(trials=trials, offset=offset)), level)
 
     def simulate(self, size: int = 100, rng: np.random.Generator | int | None = None) -> Array:
         """Draw responses of the rows of the fit from the posterior predictive distribution, (size, rows)."""

@@ -52,6 +52,11 @@ def column_names(data: Any) -> list[str]:
     return [str(name) for name in (data if isinstance(data, dict) else getattr(data, "columns", ()))]
 
 
+def row_labels(data: Any, count: int) -> list[str]:
+    """Return the name of each row: that of a pandas index, else its number."""
+    return [str(label) for label in getattr(data, "index", range(count))]
+
+
 def _frame_of_dictionary(pandas: Any, data: dict[Any, Any], argument: str) -> Any:
     try:
         return pandas.DataFrame(data)

@@ -14,6 +14,7 @@ from forestmix.regression.cases import Cases, Extra
 from forestmix.regression.formula import Block, Design
 from forestmix.regression.prediction import Predictions, predict_rows, simulate, wanted_rows
 from forestmix.regression.priors import NOISE, Priors
+from forestmix.regression.solve import Solution
 from forestmix.regression.summary import Summary, interval_columns
 
 
@@ -26,13 +27,17 @@ class Fit:
         priors: the priors, which print as a list.
         cases: the rows that were used; ``message`` says what was left out.
         model: the model that was fitted, a ``DEF`` with one layer.
-        posterior: the posterior of all effects, in the order of ``names``: moments, draws, covariances, scales.
+        posterior: the posterior of all effects, in the order of ``names``: moments, draws, covariances.
+        scales: the posterior of each unknown scale, and ``scale_values`` its value in each component of ``posterior``.
 
     """
 
-    def __init__(self, family: str, design: Design, priors: Priors, cases: Cases, model: DEF, posterior: Any) -> None:
+    def __init__(
+        self, family: str, design: Design, priors: Priors, cases: Cases, model: DEF, solution: Solution
+    ) -> None:
         self.family, self.design, self.priors = family, design, priors
-        self.cases, self.model, self.posterior = cases, model, posterior
+        self.cases, self.model = cases, model
+        self.posterior, self.scales, self.scale_values = solution
 
     @property
     def formula(self) -> str:
@@ -163,7 +168,7 @@ class Fit:
 
     def _scales(self, level: float) -> dict[str, Array]:
         """Return the posteriors of the unknown scales, in the order of ``priors.unknown``."""
-        found = [self.posterior.scales[name] for name in self.priors.unknown]
+        found = [self.scales[scale] for scale in self.priors.unknown.values()]
         ends = [one.interval(level) for one in found]
         mean, sd = np.array([one.mean for one in found]), np.array([one.sd for one in found])
         return interval_columns(mean, sd, np.array([end[0] for end in ends]), np.array([end[1] for end in ends]), level)

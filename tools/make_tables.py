@@ -15,7 +15,7 @@ TABLES = Path(__file__).parent.parent / "src" / "forestmix" / "data" / "tables"
 
 
 def clinic(rng: np.random.Generator) -> pandas.DataFrame:
-    """Doctor visits of 150 people over up to five years, a count with an exposure.
+    """Return doctor visits of 150 people over up to five years, a count with an exposure.
 
     ``log(rate per month) = -2.3 + 0.025 (age - 50) + 0.4 smoker + ward + person``; wards 0, 0.2, -0.3 and 0.5, people
     N(0, 0.6^2).
@@ -38,7 +38,7 @@ def clinic(rng: np.random.Generator) -> pandas.DataFrame:
 
 
 def schools(rng: np.random.Generator) -> pandas.DataFrame:
-    """Marks of pupils in classes in 24 schools, a measurement with nested groups.
+    """Return marks of pupils in classes in 24 schools, a measurement with nested groups.
 
     ``mark = 43 + 1.5 hours + 0.6 (before - 50) - 2 (large class) + school + class + noise``; sds 4, 2.5 and 7.
     """
@@ -57,7 +57,7 @@ def schools(rng: np.random.Generator) -> pandas.DataFrame:
 
 
 def seeds(rng: np.random.Generator) -> pandas.DataFrame:
-    """Seeds that germinated in 60 pots on 12 benches, successes out of trials.
+    """Return seeds that germinated in 60 pots on 12 benches, successes out of trials.
 
     ``logit p = 0.3 + 0.8 (treated) + 0.5 (water - 1) + bench``, benches N(0, 0.5^2).
     """

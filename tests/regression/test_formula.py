@@ -181,7 +181,7 @@ def test_what_is_wrong_is_named(formula, message, table):
 
 def test_new_levels_of_fixed_effects_are_refused(table):
     design, _ = design_of("y ~ ward", table)
-    with pytest.raises(ArgumentError, match="never saw.*east"):
+    with pytest.raises(ArgumentError, match=r"never saw.*east"):
         design.rows(plain_frame(table.assign(ward="east"), ["ward"]))
 
 

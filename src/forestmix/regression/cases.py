@@ -133,7 +133,9 @@ def _one_column(
     levels = list(column.cat.remove_unused_categories().cat.categories)
     if family != "bernoulli" or len(levels) != 2:
         right = "numbers or two levels" if family == "bernoulli" else "numbers"
-        raise ArgumentError(f"The response {text!r} must be {right}; it has {len(levels)} levels such as {levels[0]!r}.")
+        raise ArgumentError(
+            f"The response {text!r} must be {right}; it has {len(levels)} levels such as {levels[0]!r}."
+        )
     codes = column.cat.remove_unused_categories().cat.codes.to_numpy().astype(np.float64)
     return np.where(codes < 0, np.nan, codes), None, (levels[0], levels[1])
 

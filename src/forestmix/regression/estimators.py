@@ -123,8 +123,8 @@ class BayesianClassifier(ClassifierMixin, _Linear):
     """Bayesian logistic regression; more than two classes are fitted one against the rest.
 
     Args:
-        prior_sd: sd of the coefficients' N(0, sd^2) prior: None for one that is learned, "ard" for one of each column, a
-            number, or one for each column.
+        prior_sd: sd of the coefficients' N(0, sd^2) prior: None for one that is learned, "ard" for one of each column,
+            a number, or one for each column.
         fit_intercept: whether there is an intercept, with a wide prior of its own.
 
     Attributes:
@@ -150,7 +150,9 @@ class BayesianClassifier(ClassifierMixin, _Linear):
             raise ValueError(f"BayesianClassifier needs two classes or more; y has one class: {self.classes_[0]!r}.")
         wanted = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
         self._linears = [self._fit_one(X, (y == one).astype(np.float64), weights) for one in wanted]
-        self.coef_, self.coef_sd_ = (np.array(part) for part in zip(*(f.coefficients for f in self._linears), strict=True))
+        self.coef_, self.coef_sd_ = (
+            np.array(part) for part in zip(*(f.coefficients for f in self._linears), strict=True)
+        )
         self.intercept_, self.intercept_sd_ = np.array([f.constant for f in self._linears]).T
         self.prior_sd_ = np.array([f.prior_sd for f in self._linears])
         self.posteriors_ = [f.solution.posterior for f in self._linears]

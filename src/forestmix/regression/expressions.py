@@ -32,7 +32,9 @@ def evaluate(expression: str, frame: Any, context: Mapping[str, Any]) -> Array:
     else:
         values = np.asarray(model_matrix(f"0 + {{{expression}}}", frame, context, sparse=False), np.float64)
         if values.shape[1] != 1:
-            raise ArgumentError(f"formula: {expression!r} must be one column of numbers; got {values.shape[1]} columns.")
+            raise ArgumentError(
+                f"formula: {expression!r} must be one column of numbers; got {values.shape[1]} columns."
+            )
         values = values[:, 0]
     if values.dtype.kind not in "biuf":
         raise ArgumentError(f"formula: {expression!r} must be a column of numbers; got {type(values[0]).__name__}.")

@@ -156,15 +156,17 @@ class Fit:
         return plot_predictive(observed, self.simulate(size, rng), self.family != "gaussian", axes)
 
     def __repr__(self) -> str:
-        return f"<Fit of {self.formula!r}, {self.family}, {self.model.n_observed} rows, {self.design.n_columns} effects>"
+        return (
+            f"<Fit of {self.formula!r}, {self.family}, {self.model.n_observed} rows, {self.design.n_columns} effects>"
+        )
 
     def _repr_html_(self) -> str:
         return self.summary()._repr_html_()
 
     def _effects(self, columns: slice, level: float) -> dict[str, Array]:
-        low, high = self.posterior.interval(level)
-        parts = (self.posterior.mean, self.posterior.sd, low, high)
-        return interval_columns(*(np.asarray(part, np.float64)[columns] for part in parts), level)
+        parts = (self.posterior.mean, self.posterior.sd, *self.posterior.interval(level))
+        mean, sd, low, high = (np.asarray(part, np.float64)[columns] for part in parts)
+        return interval_columns(mean, sd, low, high, level)
 
     def _scales(self, level: float) -> dict[str, Array]:
         """Return the posteriors of the unknown scales, in the order of ``priors.unknown``."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -169,13 +170,13 @@ def _has_categories(fixed: str, frame: Any) -> bool:
 
 def _checked(matrix: Any, names: list[str]) -> Any:
     """Return the fixed effects as a dense array or in CSR, whichever is smaller, if all of them are finite."""
-    plain = matrix.__wrapped__
-    if not scipy.sparse.issparse(plain):
+    plain: Any = matrix.__wrapped__
+    if not scipy.sparse.issparse(matrix.__wrapped__):
         plain = np.asarray(plain, np.float64)
         bad = ~np.isfinite(plain).all(axis=0)
     else:
         plain = scipy.sparse.csc_array(plain, dtype=np.float64)
-        bad = np.array([not np.isfinite(plain.data[a:b]).all() for a, b in zip(plain.indptr, plain.indptr[1:])])
+        bad = np.array([not np.isfinite(plain.data[a:b]).all() for a, b in pairwise(plain.indptr)])
         plain = plain.toarray() if plain.nnz >= DENSE_SHARE * np.prod(plain.shape) else plain.tocsr()
     if bad.any():
         raise ArgumentError(f"formula: {names[int(np.argmax(bad))]!r} must be finite; it has NaN or infinity.")
@@ -200,7 +201,9 @@ def _one_hot(codes: Array, values: Array, count: int) -> Any:
     """Return the sparse block with ``values[i]`` in column ``codes[i]`` of row i, nothing where the code is -1."""
     known = codes >= 0
     indptr = np.concatenate([[0], np.cumsum(known)])
-    return scipy.sparse.csr_array((values[known], codes[known].astype(np.int32), indptr.astype(np.int32)), shape=(len(codes), count))
+    return scipy.sparse.csr_array(
+        (values[known], codes[known].astype(np.int32), indptr.astype(np.int32)), shape=(len(codes), count)
+    )
 
 
 def _joined(parts: list[Any]) -> Any:

@@ -18,6 +18,7 @@ def family_of(name: str, noise: Any, trials: Array | None) -> Family:
     if name == "gaussian":
         return Gaussian(noise)
     if name == "binomial":
+        assert trials is not None
         return Binomial(trials)
     return {"bernoulli": Bernoulli, "poisson": Poisson}[name]()
 
@@ -38,11 +39,13 @@ def check_response(name: str, response: str, y: Array, trials: Array | None) -> 
         raise ArgumentError("trials must be whole numbers, 1 or more.")
 
 
-def centre_and_unit(name: str, y: Array, trials: Array | None, offset: Array, weights: Array | None) -> tuple[float, float]:
+def centre_and_unit(
+    name: str, y: Array, trials: Array | None, offset: Array, weights: Array | None
+) -> tuple[float, float]:
     """Return the mean response on the scale of the predictor, less the offset, and the unit s of the priors.
 
-    Gaussian: ``mean(y - offset)`` and ``sd(y - offset)``; Poisson: ``log(sum y / sum exp(offset))`` and 1; the others: the
-    logit of the share of successes less the mean offset, and 1. Half a case is added where there is none.
+    Gaussian: ``mean(y - offset)`` and ``sd(y - offset)``; Poisson: ``log((sum y + 1/2) / sum exp(offset))`` and 1; the
+    others: ``log((successes + 1/2) / (failures + 1/2))`` less the mean offset, and 1.
     """
     w = np.ones(len(y)) if weights is None else weights
     if name == "gaussian":
@@ -51,10 +54,10 @@ def centre_and_unit(name: str, y: Array, trials: Array | None, offset: Array, we
         sd = float(np.sqrt(np.average((rest - mean) ** 2, weights=w)))
         return mean, sd if sd > 0 else 1.0
     if name == "poisson":
-        return float(np.log((w @ y or 0.5) / (w @ np.exp(offset)))), 1.0
-    n = w @ (np.ones(len(y)) if trials is None else trials)
-    hits = np.clip(w @ y, min(0.5, 0.5 * n), n - min(0.5, 0.5 * n))
-    return float(np.log(hits / (n - hits) if hits < n else 1.0) - np.average(offset, weights=w)), 1.0
+        return float(np.log((w @ y + 0.5) / (w @ np.exp(offset)))), 1.0
+    hits = float(w @ y)
+    misses = float(w @ (np.ones(len(y)) if trials is None else trials)) - hits
+    return float(np.log((hits + 0.5) / (misses + 0.5)) - np.average(offset, weights=w)), 1.0
 
 
 def make_model(family: Family, matrix: Any, offset: Array, priors: Priors, weights: Array | None) -> DEF:

@@ -59,7 +59,7 @@ class Linear(NamedTuple):
         """Return the predictive standard deviation of Gaussian rows: ``sqrt(sd(eta)^2 + E noise^2)``."""
         eta_sd = self.predict(X).eta_sd
         mixture = self.solution.posterior.mixture
-        noise = np.array([float(part.layer.family.sd) for part in mixture.components])  # type: ignore[attr-defined]
+        noise = np.array([float(part.layer.family.sd) for part in mixture.components])
         return np.sqrt(eta_sd**2 + mixture.weights[0] @ noise**2)
 
 
@@ -94,7 +94,7 @@ def with_intercept(X: Any, intercept: bool) -> Any:
         return X
     ones = np.ones((X.shape[0], 1))
     if scipy.sparse.issparse(X):
-        return scipy.sparse.csr_array(scipy.sparse.hstack([ones, X], format="csr"))
+        return scipy.sparse.hstack([scipy.sparse.csr_array(ones), X], format="csr")
     return np.hstack([ones, X])
 
 

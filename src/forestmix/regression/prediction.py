@@ -144,7 +144,7 @@ def mixture_of_rows(fit: Fit, wanted: Wanted) -> Mixture:
     Rows are predicted one by one, so one latent for all new levels of a block gives each row its right distribution.
     """
     matrix = scipy.sparse.csr_array(wanted.rows.matrix) if wanted.rows.unseen else wanted.rows.matrix
-    for block, rows, values in wanted.rows.unseen:
+    for _, rows, values in wanted.rows.unseen:
         column = scipy.sparse.csr_array((values, (rows, np.zeros_like(rows))), shape=(matrix.shape[0], 1))
         matrix = scipy.sparse.hstack([matrix, column], format="csr")
     components = []

@@ -96,14 +96,14 @@ def moments(matrix: Any, weights: Array | None) -> Moments:
     """Return the weighted mean and sd of each column, with all the weights equal when left out."""
     share = np.full(matrix.shape[0], 1 / matrix.shape[0]) if weights is None else weights / weights.sum()
     mean = np.asarray(matrix.T @ share)
-    if scipy.sparse.issparse(matrix):
-        variance = np.asarray(matrix.power(2).T @ share) - mean**2
-    else:
-        variance = share @ (matrix - mean) ** 2
+    is_sparse = bool(scipy.sparse.issparse(matrix))
+    variance = matrix.power(2).T @ share - mean**2 if is_sparse else share @ (matrix - mean) ** 2
     return Moments(mean, np.sqrt(np.maximum(variance, 0)))
 
 
-def default_priors(design: Design, matrix: Any, centre: float, unit: float, weights: Array | None, noise: bool) -> Priors:
+def default_priors(
+    design: Design, matrix: Any, centre: float, unit: float, weights: Array | None, noise: bool
+) -> Priors:
     """Return the defaults: ``centre`` is the mean response on the scale of the predictor, ``unit`` is s above."""
     found = moments(matrix[:, : design.n_fixed], weights)
     width = WIDTH * unit / found.spread
@@ -132,7 +132,7 @@ def set_priors(defaults: Priors, design: Design, given: Mapping[str, Any] | str 
     if isinstance(given, str):
         if given != "flat":
             raise ArgumentError(f"prior must be a dictionary by the names of terms, or 'flat'; got {given!r}.")
-        given = {name: "flat" for name in (block.name for block in design.fixed)}
+        given = dict.fromkeys((block.name for block in design.fixed), "flat")
     blocks, noise = dict(defaults.blocks), defaults.noise
     fixed = {block.name: block for block in design.fixed}
     columns = {name: place for place, name in enumerate(design.fixed_names)}

@@ -78,7 +78,9 @@ def parse(formula: str) -> Terms:
     sides = list(_split(whole, "~"))
     if len(sides) != 2 or not all(side.text for side in sides):
         raise whole.error("it must have a response and terms with one ~ between them, such as 'y ~ x + (1 | g)'.")
-    fixed, groups, offsets = [], [], []
+    fixed: list[str] = []
+    groups: list[GroupTerm] = []
+    offsets: list[str] = []
     for piece in _split(sides[1], "+-"):
         if not piece.text:
             if piece.sign == "-" or piece.start > sides[1].start:
@@ -129,7 +131,7 @@ def _nested(factor: _Piece) -> Iterator[tuple[str, ...]]:
     """Yield the factors of ``a/b``: a, then a:b; of ``a:b`` itself."""
     levels: tuple[str, ...] = ()
     for part in _split(factor, "/"):
-        names = [name for name in _split(part, ":")]
+        names = list(_split(part, ":"))
         for name in names:
             if not (name.text.isidentifier() or (len(name.text) > 2 and name.text[0] == name.text[-1] == "`")):
                 raise name.error(

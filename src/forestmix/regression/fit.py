@@ -37,7 +37,7 @@ class Fit:
     ) -> None:
         self.family, self.design, self.priors = family, design, priors
         self.cases, self.model = cases, model
-        self.posterior, self.scales, self.scale_values = solution
+        self.posterior, self.scales, self.scale_values, self.scale_message = solution
 
     @property
     def formula(self) -> str:

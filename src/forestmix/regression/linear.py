@@ -93,7 +93,8 @@ def with_intercept(X: Any, intercept: bool) -> Any:
     if not intercept:
         return X
     ones = np.ones((X.shape[0], 1))
-    if scipy.sparse.issparse(X):
+    is_sparse = bool(scipy.sparse.issparse(X))
+    if is_sparse:
         return scipy.sparse.hstack([scipy.sparse.csr_array(ones), X], format="csr")
     return np.hstack([ones, X])
 

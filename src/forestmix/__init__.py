@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from forestmix import scales as scales
     from forestmix.bounds.auxiliary import Auxiliary, optimal_auxiliary
+    from forestmix.bounds.evidence import log_evidence
     from forestmix.bounds.values import elbo, fm_bound, forest_likeness, gap
     from forestmix.builders import from_arrays, from_sklearn
     from forestmix.errors import ArgumentError, ForestmixError
-    from forestmix.bounds.evidence import log_evidence
     from forestmix.families import Bernoulli, Binomial, Exponential, Gaussian, Laplace, Mixed, Poisson, SpikeSlab
     from forestmix.forest.covariance import LowRankPlusDiagonal
     from forestmix.forest.estimator import ForestMixtureModel as ForestMixtureModel
@@ -20,10 +20,15 @@ if TYPE_CHECKING:
     from forestmix.forest.parameters import ForestDraw
     from forestmix.forest.selection import TreeSelection, select_n_trees
     from forestmix.inference import CAVI, BlockCoordinate, Damped, ForestMixture, Hogwild
-    from forestmix.posterior.layer import LayerPosterior
     from forestmix.model import DEF, Layer, Prior
+    from forestmix.posterior.check import Check
+    from forestmix.posterior.compare import compare
+    from forestmix.posterior.layer import LayerPosterior
+    from forestmix.posterior.loo import LeaveOneOut
+    from forestmix.posterior.posterior import Posterior
     from forestmix.posterior.prediction import Prediction
     from forestmix.posterior.result import Result, Status, Trace
+    from forestmix.posterior.table import Table
     from forestmix.run import Iteration, infer
     from forestmix.weights import Convolution, windows
 
@@ -46,10 +51,15 @@ else:
         "forest.parameters": ("ForestDraw",),
         "forest.selection": ("TreeSelection", "select_n_trees"),
         "inference": ("CAVI", "BlockCoordinate", "Damped", "ForestMixture", "Hogwild"),
-        "posterior.layer": ("LayerPosterior",),
         "model": ("DEF", "Layer", "Prior"),
+        "posterior.check": ("Check",),
+        "posterior.compare": ("compare",),
+        "posterior.layer": ("LayerPosterior",),
+        "posterior.loo": ("LeaveOneOut",),
+        "posterior.posterior": ("Posterior",),
         "posterior.prediction": ("Prediction",),
         "posterior.result": ("Result", "Status", "Trace"),
+        "posterior.table": ("Table",),
         "run": ("Iteration", "infer"),
         "scales": ("scales",),
         "weights": ("Convolution", "windows"),
@@ -83,6 +93,7 @@ __all__ = [
     "Bernoulli",
     "Binomial",
     "BlockCoordinate",
+    "Check",
     "Convolution",
     "Damped",
     "Exponential",
@@ -96,16 +107,20 @@ __all__ = [
     "Laplace",
     "Layer",
     "LayerPosterior",
+    "LeaveOneOut",
     "LowRankPlusDiagonal",
     "Mixed",
     "Poisson",
+    "Posterior",
     "Prediction",
     "Prior",
     "Result",
     "SpikeSlab",
     "Status",
+    "Table",
     "Trace",
     "TreeSelection",
+    "compare",
     "elbo",
     "fm_bound",
     "forest_likeness",

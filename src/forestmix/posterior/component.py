@@ -37,12 +37,12 @@ class Component:
     covariance: CovarianceBatch
     layer: Layer
 
-    def __post_init__(self) -> None:
-        """Bring one observation, and one covariance for all, to the general form."""
-        mean = np.atleast_2d(np.asarray(self.mean, np.float64))
-        object.__setattr__(self, "mean", mean)
-        if isinstance(self.covariance, Covariance):
-            object.__setattr__(self, "covariance", CovarianceBatch([self.covariance], np.zeros(len(mean), int)))
+    def __init__(self, mean: Array, covariance: Covariance | CovarianceBatch, layer: Layer) -> None:
+        mean = np.atleast_2d(np.asarray(mean, np.float64))
+        if isinstance(covariance, Covariance):
+            covariance = CovarianceBatch([covariance], np.zeros(len(mean), int))
+        for name, value in (("mean", mean), ("covariance", covariance), ("layer", layer)):
+            object.__setattr__(self, name, value)
 
     def take(self, keep: Array) -> Component:
         """Return the component of the chosen observations."""

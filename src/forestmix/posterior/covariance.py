@@ -25,7 +25,7 @@ class Covariance(ABC):
     """The covariance ``Sigma`` of m latents. ``C`` are weights whose rows are vectors c, (K, m)."""
 
     #: What of the rows went into it: ``Sigma^-1 = diag(1 / sigma0^2) + W^T diag(kappa) W``; ``None`` for q's diagonal.
-    kappa: Array | None = None
+    kappa: Any = None
 
     @abstractmethod
     def variance(self) -> Array:
@@ -103,9 +103,7 @@ class FactoredCovariance(Covariance):
 
     """
 
-    def __init__(
-        self, weights: Weights, kappa: Array, scale: Array, tol: float = 0.01, *, keep: bool = True
-    ) -> None:
+    def __init__(self, weights: Weights, kappa: Array, scale: Array, tol: float = 0.01, *, keep: bool = True) -> None:
         self.weights, self.kappa, self.scale, self.tol, self.keep = weights, kappa, scale, tol, keep
         self._root: _CholeskyRoot | _OrthogonalRoot | None = None
         self._variance: Array | None = None

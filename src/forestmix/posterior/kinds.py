@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from forestmix.arrays import Array, generator
+from forestmix.model import DEF, Observations
 from forestmix.posterior.component import Component, FactorisedComponent
 from forestmix.posterior.covariance import Covariance, CovarianceBatch, FactoredCovariance
 from forestmix.posterior.iterative import IterativeCovariance
@@ -32,12 +33,15 @@ def factorised_component(result: Result) -> Component:
     return FactorisedComponent(factors, model.layers[0])
 
 
-def corrected_component(result: Result, tol: float, rng: Any, progress: bool) -> Component:
-    """Return q with the covariance of linear response, and with its means corrected where that is factored."""
-    model = result.model.on_host()
+def corrected_component(
+    model: DEF, data: Observations, factors: tuple[Array, Array], tol: float, rng: Any, progress: bool
+) -> Component:
+    """Return q with the covariance of linear response, and with its means corrected where that is factored.
+
+    ``factors`` are means and standard deviations of q, (N, m), those of all layers side by side.
+    """
     require_gaussian_latents(model, "kind='corrected'")
-    system = LatentSystem(model, result.data)
-    mean, sd = stacked_factors(result)
+    system, (mean, sd) = LatentSystem(model, data), factors
     distinct, which = distinct_rows(system.curvatures(mean, sd))
     which = np.broadcast_to(which, len(mean))
     seeds = generator(rng).spawn(len(distinct))
@@ -58,9 +62,7 @@ def stacked_factors(result: Result) -> tuple[Array, Array]:
     return mean, np.concatenate(sds, axis=1).astype(np.float64)
 
 
-def make_covariance(
-    system: LatentSystem, kappa: Array, tol: float, rng: Any, progress: bool, hold: bool
-) -> Covariance:
+def make_covariance(system: LatentSystem, kappa: Array, tol: float, rng: Any, progress: bool, hold: bool) -> Covariance:
     """Return the covariance at given curvatures: by a factor where one can be held, else by draws."""
     if system.weights.shape[1] <= FACTOR_LIMIT:
         return FactoredCovariance(system.weights, kappa, system.scale, tol, keep=hold)

@@ -29,7 +29,7 @@ def noise_note(result: Result) -> str | None:
     square, count = _squared_residuals(result)
     share = 1 - result.model.latent_sizes[0] * len(result.data.x) / max(count, 1)
     rms = float(np.sqrt(square / max(count, 1)))
-    if count < LEAST_ENTRIES or FACTOR * rms >= np.sqrt(max(share, 0.0)) and rms <= FACTOR:
+    if count < LEAST_ENTRIES or (FACTOR * rms >= np.sqrt(max(share, 0.0)) and rms <= FACTOR):
         return None
     return (
         f"The residuals are {rms:.2g} times as large as the noise sd of the rows says (root mean square of residual / "

@@ -15,7 +15,7 @@ from forestmix.families import Gaussian
 from forestmix.model import DEF, Observations
 from forestmix.posterior.component import Component
 from forestmix.posterior.evidence import gaussian_elbo
-from forestmix.posterior.kinds import is_factored
+from forestmix.posterior.kinds import corrected_component, factorised_component, is_factored, stacked_factors
 from forestmix.posterior.marginals import LayerMarginals, Mixture
 from forestmix.posterior.prediction import Prediction, predict
 from forestmix.posterior.system import LatentSystem
@@ -24,6 +24,7 @@ from forestmix.weights.layered import slices_of
 if TYPE_CHECKING:
     from forestmix.posterior.check import Check
     from forestmix.posterior.loo import LeaveOneOut
+    from forestmix.posterior.result import Result
     from forestmix.posterior.table import Table
 
 
@@ -135,7 +136,7 @@ class Posterior:
         It is known for one Gaussian component whose covariance is factored, and is the evidence for Gaussian rows.
         """
         (first, *others) = self.mixture.components
-        if others or not self._gaussian or not (self.kind == "factorised" or is_factored(first.covariance)):
+        if others or not self.gaussian or not (self.kind == "factorised" or is_factored(first.covariance)):
             return None
         values = gaussian_elbo(self.system, first)
         return None if values is None else (float(values[0]) if self.data.single else values)
@@ -198,7 +199,8 @@ class Posterior:
         return plot_posterior(self, axes, level, names, layer)
 
     @property
-    def _gaussian(self) -> bool:
+    def gaussian(self) -> bool:
+        """Whether all latents are Gaussian."""
         return all(isinstance(family, Gaussian) for family in self.model.latent_families)
 
     def _only(self, name: str) -> LayerMarginals:
@@ -216,11 +218,12 @@ class Posterior:
         return f"<Posterior ({self.kind}) of {sizes} latents{batch}{parts}, {self.model.dtype}>"
 
 
-def made(result: Any, kind: str, tol: float, rng: Any, progress: bool) -> Posterior:
+def made(result: Result, kind: str, tol: float, rng: Any, progress: bool) -> Posterior:
     """Return the posterior of a result, see ``Result.posterior``."""
-    from forestmix.posterior.kinds import corrected_component, factorised_component, stacked_factors
-
     flag("progress", progress)
-    corrected = kind == "corrected"
-    component = corrected_component(result, tol, rng, progress) if corrected else factorised_component(result)
-    return Posterior([component], [1.0], result.model.on_host(), result.data, kind, factors=stacked_factors(result))
+    model, data, factors = result.model.on_host(), result.data, stacked_factors(result)
+    if kind == "corrected":
+        component = corrected_component(model, data, factors, tol, rng, progress)
+    else:
+        component = factorised_component(result)
+    return Posterior([component], [1.0], model, data, kind, factors=factors)

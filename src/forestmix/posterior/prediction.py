@@ -144,7 +144,9 @@ def _predictive(eta: _Eta, ends: list[Array], tail: float) -> Array:
         if isinstance(parts[0][0], Gaussian):
             outcome[..., rows] = _normal(own, tail)
         elif isinstance(parts[0][0], Bernoulli):
-            expected = own.average([parts[0][0].expected_log_partition(*pair).slope for pair in zip(*own[:2], strict=True)])
+            expected = own.average(
+                [parts[0][0].expected_log_partition(*pair).slope for pair in zip(*own[:2], strict=True)]
+            )
             outcome[..., rows] = expected, *(scipy.special.expit(end[..., rows]) for end in ends)
         else:
             outcome[..., rows] = _counts(own, tail)
@@ -162,7 +164,8 @@ def row_families(family: Family, n: int) -> Iterator[tuple[Family, Array]]:
 
 def _normal(eta: _Eta, tail: float) -> tuple[Array, Array, Array]:
     """Return the mean and the interval of ``N(m, sd^2 + s^2)``, mixed over components."""
-    noise = np.stack([np.hypot(family.sd.astype(np.float64), s) for family, s in zip(eta.families, eta.sd, strict=True)])  # type: ignore[attr-defined]
+    sds = [np.asarray(family.sd, np.float64) for family in eta.families if isinstance(family, Gaussian)]
+    noise = np.stack([np.hypot(sd, spread) for sd, spread in zip(sds, eta.sd, strict=True)])
     low, high = (mixture_quantile(p, eta.weights, eta.mean, noise) for p in (tail, 1 - tail))
     return eta.average(list(eta.mean)), low, high
 
@@ -188,7 +191,7 @@ def _mixed_quantile(eta: _Eta, p: float) -> Array:
     share = np.broadcast_to(eta.weights[:, :, None], (eta.mean.shape[1], len(each), eta.mean.shape[2]))
 
     def cumulative(y: Array) -> Array:
-        return sum(share[:, k].ravel() * part.cumulative(y, FEW_NODES) for k, part in enumerate(parts))
+        return np.sum([share[:, k].ravel() * part.cumulative(y) for k, part in enumerate(parts)], axis=0)
 
     low, high = np.min(each, axis=0).ravel() - 1, np.max(each, axis=0).ravel()
     return smallest_count(cumulative, np.asarray(p), low, high).reshape(each[0].shape)

@@ -170,7 +170,9 @@ class Result:
         """
         between_zero_and_one("tol", tol)
         if one_of("kind", kind, KINDS) == "full":
-            raise ArgumentError("kind must be 'corrected' or 'factorised' for a result whose q is factorised; got 'full'.")
+            raise ArgumentError(
+                "kind must be 'corrected' or 'factorised' for a result whose q is factorised; got 'full'."
+            )
         return made(self, kind, tol, rng, progress)
 
     def corrected_sd(self, *_: Any, **__: Any) -> None:

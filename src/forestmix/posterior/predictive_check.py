@@ -1,0 +1,67 @@
+"""Posterior predictive checks: simple statistics of x beside those of data drawn from the posterior."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from forestmix.arrays import Array
+from forestmix.posterior.system import padded
+from forestmix.weights.gram import blocks_of
+
+if TYPE_CHECKING:
+    from forestmix.posterior.posterior import Posterior
+
+#: Counts are drawn for natural parameters up to this: beyond, they would not fit integers.
+LARGEST_ETA = 40.0
+#: What is compared.
+STATISTICS: dict[str, Callable[[Array], Array]] = {
+    "mean": lambda x: np.mean(x, axis=-1),
+    "sd": lambda x: np.std(x, axis=-1),
+    "largest": lambda x: np.max(x, axis=-1),
+    "share of zeros": lambda x: np.mean(x == 0, axis=-1),
+}
+
+
+class Discrepancy(NamedTuple):
+    """A statistic of x, its mean over replicated data, and ``P(replicated > observed)``, ties counted by half."""
+
+    observed: float
+    replicated: float
+    p_value: float
+
+    def __str__(self) -> str:
+        return f"{self.observed:.4g}, replicated {self.replicated:.4g}, p-value {self.p_value:.3f}"
+
+
+def discrepancies(posterior: Posterior, rng: np.random.Generator, size: int) -> dict[str, Discrepancy]:
+    """Return the statistics of one observation; that of zeros only where x or its replicates have some."""
+    data, layers = posterior.data, posterior.mixture.components
+    observed = np.ones(data.x.shape[1], bool) if data.observed is None else data.observed[0]
+    x = data.x[0, observed].astype(np.float64)
+    if not len(x):
+        return {}
+    # One draw's component is not known here; they differ in scales alone, and the heaviest stands for all.
+    layer = layers[int(np.argmax(posterior.mixture.weights[0]))].layer
+    draws = posterior.mixture.sample(size, rng)[:, 0]
+    C = padded(layer.weights.in_double(), 0, draws.shape[1])
+    most = np.inf if layer.family.curvature_is_constant else LARGEST_ETA
+    replicated: dict[str, list[Array]] = {name: [] for name in STATISTICS}
+    for block in blocks_of(size, 32 * len(observed)):
+        eta = C.forward(draws[block]) + layer.bias
+        drawn = layer.family.sample(np.minimum(eta, most), rng)[:, observed]
+        for name, statistic in STATISTICS.items():
+            replicated[name].append(statistic(drawn))
+    found = {name: _discrepancy(STATISTICS[name](x), np.concatenate(parts)) for name, parts in replicated.items()}
+    if found["share of zeros"].observed == found["share of zeros"].replicated == 0:
+        del found["share of zeros"]
+    return found
+
+
+def _discrepancy(observed: Array, replicated: Array) -> Discrepancy:
+    # Means of many like values differ by rounding alone.
+    near = np.isclose(replicated, observed, rtol=1e-9, atol=0)
+    p_value = np.mean(np.where(near, 0.5, replicated > observed))
+    return Discrepancy(float(observed), float(np.mean(replicated)), float(p_value))

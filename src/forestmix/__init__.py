@@ -29,6 +29,11 @@ if TYPE_CHECKING:
     from forestmix.posterior.prediction import Prediction
     from forestmix.posterior.result import Result, Status, Trace
     from forestmix.posterior.table import Table
+    from forestmix.regression.encoder import LatentEncoder as LatentEncoder
+    from forestmix.regression.estimators import BayesianClassifier as BayesianClassifier
+    from forestmix.regression.estimators import BayesianRegressor as BayesianRegressor
+    from forestmix.regression.fit import Fit
+    from forestmix.regression.regress import regress
     from forestmix.run import Iteration, infer
     from forestmix.weights import Convolution, windows
 
@@ -60,6 +65,10 @@ else:
         "posterior.prediction": ("Prediction",),
         "posterior.result": ("Result", "Status", "Trace"),
         "posterior.table": ("Table",),
+        "regression.encoder": ("LatentEncoder",),
+        "regression.estimators": ("BayesianClassifier", "BayesianRegressor"),
+        "regression.fit": ("Fit",),
+        "regression.regress": ("regress",),
         "run": ("Iteration", "infer"),
         "scales": ("scales",),
         "weights": ("Convolution", "windows"),
@@ -84,7 +93,7 @@ else:
         return sorted([*_HOME_OF, "__version__"])
 
 
-#: All of them but ``ForestMixtureModel``, which needs scikit-learn: ``from forestmix import *`` works without it.
+#: All of them but the estimators, which need scikit-learn: ``from forestmix import *`` works without it.
 __all__ = [
     "CAVI",
     "DEF",
@@ -97,6 +106,7 @@ __all__ = [
     "Convolution",
     "Damped",
     "Exponential",
+    "Fit",
     "ForestDraw",
     "ForestMixture",
     "ForestPosterior",
@@ -130,6 +140,7 @@ __all__ = [
     "infer",
     "log_evidence",
     "optimal_auxiliary",
+    "regress",
     "scales",
     "select_n_trees",
     "windows",

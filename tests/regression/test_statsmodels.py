@@ -115,7 +115,9 @@ def spector():
 
 def fair():
     data = sm.datasets.fair.load_pandas().data.iloc[::4]
-    return data.assign(affair=(data.affairs > 0).astype(int)), "affair ~ rate_marriage + age + yrs_married + C(religious)"
+    return data.assign(
+        affair=(data.affairs > 0).astype(int)
+    ), "affair ~ rate_marriage + age + yrs_married + C(religious)"
 
 
 @pytest.mark.parametrize("make", [spector, fair])
@@ -161,5 +163,5 @@ def test_random_intercepts_are_those_of_restricted_maximum_likelihood():
     predicted = np.array([reference.random_effects[level].iloc[0] for level in range(15)])
     assert np.allclose(fit.groups().columns["mean"], predicted, atol=1e-4)
     learned = regress("y ~ x + (1 | g)", data).summary().to_pandas()
-    low, high = learned.loc["sd(1 | g)", ["5%", "95%"]]
+    low, high = learned.loc["sd(1 | g)", ["5 %", "95 %"]]
     assert low < tau < high

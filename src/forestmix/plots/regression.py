@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,26 +11,28 @@ from forestmix.arrays import Array
 from forestmix.plots.style import BLACK, BLUE, RC, SKY
 
 
-def plot_intervals(wide: Any, narrow: Any, axes: Any = None) -> Any:
+def plot_intervals(wide: Any, narrow: Any, axes: Any = None, without: Sequence[str] = ()) -> Any:
     """Plot means with two intervals, a row for each effect, and return the axes.
 
     Args:
         wide: a table with the mean and, in its last two columns, the ends of the wide interval.
         narrow: likewise the narrow one.
         axes: matplotlib axes; a new figure when left out.
+        without: names that are not drawn.
 
     """
+    rows = [row for row, name in enumerate(wide.names) if name not in without]
     with _look():
-        axes = _axes(axes, (6.2, 0.8 + 0.28 * len(wide)))
-        y = np.arange(len(wide))[::-1]
+        axes = _axes(axes, (6.2, 0.8 + 0.28 * len(rows)))
+        y = np.arange(len(rows))[::-1]
         for table, width, colour in ((wide, 1.4, SKY), (narrow, 3.6, BLUE)):
             low, high = list(table.columns.values())[-2:]
-            axes.hlines(y, low, high, color=colour, linewidth=width)
-        axes.plot(wide.columns["mean"], y, "o", color="white", markeredgecolor=BLUE, markersize=4.5)
+            axes.hlines(y, low[rows], high[rows], color=colour, linewidth=width)
+        axes.plot(wide["mean"][rows], y, "o", color="white", markeredgecolor=BLUE, markersize=4.5)
         axes.axvline(0, color=BLACK, linewidth=0.7)
-        axes.set_yticks(y, wide.index)
+        axes.set_yticks(y, [wide.names[row] for row in rows])
         axes.set_xlabel(f"effect: mean, {_range(narrow)} and {_range(wide)}")
-        axes.set_ylim(-0.7, len(wide) - 0.3)
+        axes.set_ylim(-0.7, len(rows) - 0.3)
     return axes
 
 
@@ -45,7 +48,7 @@ def plot_groups(table: Any, axes: Any = None) -> Any:
         axes.axhline(0, color=BLACK, linewidth=0.7)
         axes.set_ylabel(f"{table.title}: mean and {_range(table)}")
         if len(order) <= 30:
-            axes.set_xticks(place, [table.index[row] for row in order], rotation=90)
+            axes.set_xticks(place, [table.names[row] for row in order], rotation=90)
         else:
             axes.set_xlabel(f"{len(order)} levels, sorted")
     return axes

@@ -10,12 +10,12 @@ from forestmix.arrays import Array, generator
 from forestmix.checks import between_zero_and_one, one_of, whole_number
 from forestmix.errors import ArgumentError
 from forestmix.model import DEF
+from forestmix.posterior.table import Table
 from forestmix.regression.cases import Cases, Extra
 from forestmix.regression.formula import Block, Design
 from forestmix.regression.prediction import Predictions, predict_rows, simulate, wanted_rows
 from forestmix.regression.priors import NOISE, Priors
-from forestmix.regression.solve import Solution
-from forestmix.regression.summary import Summary, interval_columns
+from forestmix.regression.solve import Solution, at_scale_means
 
 
 class Fit:
@@ -28,7 +28,8 @@ class Fit:
         cases: the rows that were used; ``message`` says what was left out.
         model: the model that was fitted, a ``DEF`` with one layer.
         posterior: the posterior of all effects, in the order of ``names``: moments, draws, covariances.
-        scales: the posterior of each unknown scale, and ``scale_values`` its value in each component of ``posterior``.
+        scales: the posterior of each unknown scale, by the scale's object in ``priors``.
+        solution: all of these, with the value of each scale in each component of ``posterior``.
 
     """
 
@@ -37,7 +38,8 @@ class Fit:
     ) -> None:
         self.family, self.design, self.priors = family, design, priors
         self.cases, self.model = cases, model
-        self.posterior, self.scales, self.scale_values, self.scale_message = solution
+        self.solution = solution
+        self.posterior, self.scales = solution.posterior, solution.scales
 
     @property
     def formula(self) -> str:
@@ -54,7 +56,7 @@ class Fit:
         """What was done with missing entries; empty if there were none."""
         return self.cases.message
 
-    def summary(self, level: float = 0.9) -> Summary:
+    def summary(self, level: float = 0.9) -> Table:
         """Return fixed effects and scales: mean, sd and the ends of the central interval of each.
 
         Args:
@@ -66,9 +68,10 @@ class Fit:
         scales = self._scales(level)
         columns = {name: np.concatenate([fixed[name], scales[name]]) for name in fixed}
         index = [*self.design.fixed_names, *(_scale_label(name) for name in self.priors.unknown)]
-        return Summary(index, columns, f"{self.formula}, {self.family}, {self.model.n_observed} rows", self._notes())
+        title = f"{self.formula}, {self.family}, {self.model.n_observed} rows"
+        return Table(index, columns, title, self._notes())
 
-    def groups(self, term: str | None = None, level: float = 0.9) -> Summary:
+    def groups(self, term: str | None = None, level: float = 0.9) -> Table:
         """Return the effects of each level of groups: mean, sd and interval.
 
         Args:
@@ -79,7 +82,7 @@ class Fit:
         between_zero_and_one("level", level)
         block = self._group_block(term)
         assert block.levels is not None
-        return Summary(block.levels.labels, self._effects(block.columns, level), block.name)
+        return Table(block.levels.labels, self._effects(block.columns, level), block.name)
 
     def predict(
         self, new_data: Any = None, level: float = 0.9, *, trials: Any = None, offset: Any = None
@@ -110,8 +113,8 @@ class Fit:
         return self.posterior.loo()
 
     def check(self, rng: np.random.Generator | int | None = 0) -> Any:
-        """Return a verdict on the fit's posterior, and the numbers behind it."""
-        return self.posterior.check(rng)
+        """Return a verdict on the posterior with unknown scales at their means, and the numbers behind it."""
+        return at_scale_means(self.model, self.solution, self._responses()).check(rng)
 
     def plot(self, level: float = 0.9, axes: Any = None, *, intercept: bool = False) -> Any:
         """Plot the intervals of fixed effects and scales, and return the axes.
@@ -124,9 +127,7 @@ class Fit:
         """
         from forestmix.plots.regression import plot_intervals
 
-        wide, narrow = self.summary(level), self.summary(level / 2)
-        keep = [row for row, name in enumerate(wide.index) if intercept or name != "Intercept"]
-        return plot_intervals(wide.take(keep), narrow.take(keep), axes)
+        return plot_intervals(self.summary(level), self.summary(level / 2), axes, () if intercept else ("Intercept",))
 
     def plot_groups(self, term: str | None = None, level: float = 0.9, axes: Any = None) -> Any:
         """Plot the effects of each level of groups, sorted, and return the axes.
@@ -152,8 +153,7 @@ class Fit:
         """
         from forestmix.plots.regression import plot_predictive
 
-        observed = self.cases.response[~np.isnan(self.cases.response)]
-        return plot_predictive(observed, self.simulate(size, rng), self.family != "gaussian", axes)
+        return plot_predictive(self._responses(), self.simulate(size, rng), self.family != "gaussian", axes)
 
     def __repr__(self) -> str:
         return (
@@ -162,6 +162,9 @@ class Fit:
 
     def _repr_html_(self) -> str:
         return self.summary()._repr_html_()
+
+    def _responses(self) -> Array:
+        return self.cases.response[~np.isnan(self.cases.response)]
 
     def _effects(self, columns: slice, level: float) -> dict[str, Array]:
         parts = (self.posterior.mean, self.posterior.sd, *self.posterior.interval(level))
@@ -180,7 +183,7 @@ class Fit:
         correlated = "Intercepts and slopes of a group have independent scales." if several else ""
         classes = self.cases.classes
         success = "" if classes is None else f"{self.design.terms.response} is 1 for {classes[1]!r}."
-        return [success, correlated, self.message]
+        return [note for note in (success, correlated, self.message, self.solution.message) if note]
 
     def _group_block(self, term: str | None) -> Block:
         blocks = {block.name: block for part in self.design.grouped for block in part.blocks}
@@ -193,3 +196,8 @@ class Fit:
 
 def _scale_label(name: str) -> str:
     return f"sd({name})" if name != NOISE else "sd(noise)"
+
+
+def interval_columns(mean: Array, sd: Array, low: Array, high: Array, level: float) -> dict[str, Array]:
+    """Return the columns of a table of effects, the ends named by their percentages, as ``Posterior.summary`` does."""
+    return {"mean": mean, "sd": sd, f"{50 * (1 - level):g} %": low, f"{50 * (1 + level):g} %": high}

@@ -21,11 +21,11 @@ from forestmix.posterior.component import Component
 from forestmix.posterior.covariance import Covariance
 from forestmix.posterior.marginals import Mixture
 from forestmix.posterior.prediction import predict
+from forestmix.posterior.table import Table
 from forestmix.regression.cases import Extra, for_rows, needed_columns
 from forestmix.regression.formula import Rows
 from forestmix.regression.frames import column_names, plain_frame, row_labels
 from forestmix.regression.likelihood import family_of
-from forestmix.regression.summary import Summary
 from forestmix.scales import Scale
 from forestmix.weights import SparseWeights, Weights
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from forestmix.regression.fit import Fit
 
 
-class Predictions(Summary):
+class Predictions(Table):
     """The predictive distribution of rows, as a table: ``mean``, and ``lower`` and ``upper`` ends of the interval.
 
     ``eta_mean`` and ``eta_sd`` are those of the linear predictor. For a response of 0 and 1 the mean is the probability
@@ -166,7 +166,7 @@ def _with_new_levels(part: Component, sds: Array, layer: Layer) -> Component:
 def _sd_of_groups(fit: Fit, name: str, place: int) -> float:
     """Return the sd of a group's effects in one component: its unknown scale's value there, or the number given."""
     sd = fit.priors.blocks[name].sd
-    return float(fit.scale_values[sd][place]) if isinstance(sd, Scale) else float(sd[0])
+    return float(fit.solution.values[sd][place]) if isinstance(sd, Scale) else float(sd[0])
 
 
 def _trials(family: str, extra: Extra, frame: Any) -> Array | None:

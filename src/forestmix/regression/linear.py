@@ -16,9 +16,9 @@ from forestmix.posterior.component import Component
 from forestmix.posterior.marginals import Mixture
 from forestmix.posterior.prediction import Prediction, predict
 from forestmix.regression.likelihood import centre_and_unit, family_of
-from forestmix.regression.priors import NOISE_DF, WIDTH, moments
+from forestmix.regression.priors import WIDTH, default_noise, moments
 from forestmix.regression.solve import Solution, solve
-from forestmix.scales import HalfCauchy, HalfStudentT, Scale
+from forestmix.scales import HalfCauchy, Scale
 
 #: The intercept's prior sd in units of the response: wide enough to leave the data alone.
 INTERCEPT_WIDTH = 20.0
@@ -79,7 +79,8 @@ def fit_linear(
     width = INTERCEPT_WIDTH * unit * np.hypot(1.0, np.linalg.norm(found.mean / found.spread))
     sds = [*([float(width)] if intercept else []), *scales]
     means = np.concatenate([[centre] if intercept else [], np.zeros(n_columns)])
-    row_noise = _row_noise(family, noise, unit)
+    row_noise = None if family != "gaussian" else default_noise(matrix, y, unit)
+    row_noise = row_noise if noise is None else _positive("noise", noise)
     cases = {} if weights is None else {"case_weights": weights}
     layer = Layer(family_of(family, row_noise, None), matrix, **cases)
     solution = solve(DEF(layer, prior=Prior(Gaussian(sds), means)), y)
@@ -97,13 +98,6 @@ def with_intercept(X: Any, intercept: bool) -> Any:
     if is_sparse:
         return scipy.sparse.hstack([scipy.sparse.csr_array(ones), X], format="csr")
     return np.hstack([ones, X])
-
-
-def _row_noise(family: str, given: Any, unit: float) -> float | Scale | None:
-    """Return the sd of Gaussian rows, unknown when left out; None for other families."""
-    if family != "gaussian":
-        return None
-    return HalfStudentT(NOISE_DF, WIDTH * unit) if given is None else _positive("noise", given)
 
 
 def _prior_scales(given: Any, count: int, widths: Array) -> list[Any]:

@@ -31,6 +31,8 @@ from forestmix.scales import HalfNormal, HalfStudentT, Scale
 
 #: Standard deviations of the response that one of a column may move it, and degrees of freedom of the noise.
 WIDTH, NOISE_DF = 2.5, 3.0
+#: The sd of rows that a linear predictor fits exactly, in units of the response.
+NO_NOISE = 1e-6
 #: ``prior="flat"``: this many times as wide as the default, which no data set tells from infinitely wide.
 FLAT = 1e5
 INTERCEPT, NOISE, FIXED = "Intercept", "noise", "fixed"
@@ -102,7 +104,7 @@ def moments(matrix: Any, weights: Array | None) -> Moments:
 
 
 def default_priors(
-    design: Design, matrix: Any, centre: float, unit: float, weights: Array | None, noise: bool
+    design: Design, matrix: Any, centre: float, unit: float, weights: Array | None, noise: float | Scale | None
 ) -> Priors:
     """Return the defaults: ``centre`` is the mean response on the scale of the predictor, ``unit`` is s above."""
     found = moments(matrix[:, : design.n_fixed], weights)
@@ -120,7 +122,26 @@ def default_priors(
             column = np.asarray(matrix[:, block.columns].sum(axis=1)).reshape(-1, 1)
             scale = HalfNormal(float(WIDTH * unit / moments(column, weights).spread[0]))
             blocks[block.name] = BlockPrior(np.zeros(block.size), scale)
-    return Priors(blocks, HalfStudentT(NOISE_DF, WIDTH * unit) if noise else None)
+    return Priors(blocks, noise)
+
+
+def default_noise(matrix: Any, y: Array, unit: float) -> float | Scale:
+    """Return the prior of the noise's sd, or ``NO_NOISE s`` where a linear predictor fits all rows exactly.
+
+    The evidence of such data grows beyond all bounds as the noise goes to 0, so that there is nothing to learn of it.
+    """
+    n, m = matrix.shape
+    for rows in (slice(0, 2 * m + 20), slice(0, n)):
+        if n <= m or not _fits_exactly(matrix[rows], y[rows], NO_NOISE * unit):
+            return HalfStudentT(NOISE_DF, WIDTH * unit)
+    return NO_NOISE * unit
+
+
+def _fits_exactly(matrix: Any, y: Array, smallest: float) -> bool:
+    """Whether least squares leave residuals of a root mean square of at most ``smallest``."""
+    is_sparse = bool(scipy.sparse.issparse(matrix))
+    found = scipy.sparse.linalg.lsqr(matrix, y, atol=1e-12, btol=1e-12) if is_sparse else np.linalg.lstsq(matrix, y)
+    return bool(np.sqrt(np.mean((y - matrix @ found[0]) ** 2)) <= smallest)
 
 
 def set_priors(defaults: Priors, design: Design, given: Mapping[str, Any] | str | None) -> Priors:

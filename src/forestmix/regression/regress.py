@@ -11,7 +11,7 @@ from forestmix.regression.cases import Extra, read_cases
 from forestmix.regression.fit import Fit
 from forestmix.regression.formula import learn_design
 from forestmix.regression.likelihood import centre_and_unit, check_response, family_of, make_model
-from forestmix.regression.priors import default_priors, set_priors
+from forestmix.regression.priors import default_noise, default_priors, set_priors
 from forestmix.regression.solve import solve
 from forestmix.regression.terms import parse
 
@@ -61,7 +61,10 @@ def regress(
     shift = seen.offset + rows.offset[there]
     check_response(family, terms.response, seen.response, seen.trials)
     centre, unit = centre_and_unit(family, seen.response, seen.trials, shift, seen.weights)
-    defaults = default_priors(design, matrix, centre, unit, seen.weights, noise=family == "gaussian")
+    noise = None
+    if family == "gaussian":
+        noise = default_noise(matrix[:, : design.n_fixed], seen.response - shift, unit)
+    defaults = default_priors(design, matrix, centre, unit, seen.weights, noise)
     priors = set_priors(defaults, design, prior)
     model = make_model(family_of(family, priors.noise, seen.trials), matrix, shift, priors, seen.weights)
     return Fit(family, design, priors, cases, model, solve(model, seen.response))

@@ -10,7 +10,7 @@ import numpy as np
 
 from forestmix.arrays import Array, numbers
 from forestmix.checks import is_number, one_of
-from forestmix.errors import ArgumentError
+from forestmix.errors import ArgumentError, unknown_name
 from forestmix.regression.expressions import evaluate, names_in
 from forestmix.regression.frames import column_names, plain_frame, row_labels
 from forestmix.regression.terms import Terms, column_name, pair_of_columns
@@ -54,7 +54,7 @@ class Cases:
         """Return the chosen cases, by a mask or by numbers."""
         return replace(
             self,
-            frame=self.frame[keep].reset_index(drop=True),
+            frame=self.frame.iloc[keep].reset_index(drop=True),
             rows=self.rows[keep],
             response=self.response[keep],
             trials=None if self.trials is None else self.trials[keep],
@@ -64,15 +64,17 @@ class Cases:
         )
 
 
-def needed_columns(terms: Terms, known: list[str], *, response: bool) -> list[str]:
-    """Return the columns of a table that a formula mentions, in the table's order, then factors whatever they are."""
+def needed_columns(terms: Terms, known: list[str], context: Mapping[str, Any], *, response: bool) -> list[str]:
+    """Return the columns of a table that a formula mentions, in the table's order; raise if one is not there."""
     parts = [terms.fixed, *terms.offsets, *(term.expression for term in terms.groups)]
     mentioned = set().union(*map(names_in, parts))
     if response:
         mentioned |= names_in(terms.response)
-    columns = [name for name in known if name in mentioned]
-    factors = dict.fromkeys(name for term in terms.groups for name in term.factors)
-    return [*columns, *(name for name in factors if name not in columns)]
+    mentioned |= {name for term in terms.groups for name in term.factors}
+    for name in sorted(mentioned - set(context)):
+        if name not in known:
+            raise unknown_name("A column of the table", name, known)
+    return [name for name in known if name in mentioned]
 
 
 def read_cases(
@@ -82,14 +84,14 @@ def read_cases(
     one_of("family", family, FAMILIES)
     one_of("missing", missing, ("drop", "predict"))
     known = column_names(data)
-    columns = needed_columns(terms, known, response=True)
+    columns = needed_columns(terms, known, context, response=True)
     frame = plain_frame(data, list(dict.fromkeys([*columns, *map(column_name, extra.columns)])))
     if not len(frame):
         raise ArgumentError("data must have at least one row; got none.")
     response, trials, classes = _response(terms.response, frame, family, extra.trials, context)
     offset = np.zeros(len(frame)) if extra.offset is None else for_rows("offset", extra.offset, frame)
     weights = None if extra.weights is None else _case_weights(for_rows("weights", extra.weights, frame))
-    inputs = needed_columns(terms, known, response=False)
+    inputs = needed_columns(terms, known, context, response=False)
     whole = frame[inputs].notna().to_numpy().all(axis=1) & np.isfinite(offset)
     for part in (trials, weights):
         whole &= True if part is None else np.isfinite(part)

@@ -14,14 +14,15 @@ from forestmix.arrays import Array
 from forestmix.errors import ArgumentError, unknown_name
 from forestmix.regression.frames import libraries
 
-#: A name in backticks, or one that is no attribute and no keyword of a call.
-_NAME = re.compile(r"`([^`]+)`|(?<![\w.])([^\W\d]\w*)(?!\w)(?!\s*=[^=])")
+#: A name in backticks, or one that is no attribute, no function, no module and no keyword of a call.
+_NAME = re.compile(r"`([^`]+)`|(?<![\w.])([^\W\d]\w*)(?!\w)(?!\s*=[^=])(?!\s*[(.])")
+_CONSTANTS = {"True", "False", "None", "in", "and", "or", "not"}
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 
 
 def names_in(expression: str) -> set[str]:
-    """Return the names that an expression mentions: columns, and functions too."""
-    return {quoted or plain for quoted, plain in _NAME.findall(_QUOTED.sub("''", expression))}
+    """Return the names that an expression mentions, but those of functions and modules."""
+    return {quoted or plain for quoted, plain in _NAME.findall(_QUOTED.sub("''", expression))} - _CONSTANTS
 
 
 def evaluate(expression: str, frame: Any, context: Mapping[str, Any]) -> Array:

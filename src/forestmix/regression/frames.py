@@ -36,10 +36,7 @@ def plain_frame(data: Any, columns: Iterable[str], argument: str = "data") -> An
     try:
         table = narwhals.from_native(data, eager_only=True)
     except TypeError as error:
-        raise ArgumentError(
-            f"{argument} must be a table: a frame of pandas or polars, or a dictionary of columns; "
-            f"got {type(data).__name__}."
-        ) from error
+        raise _no_table(data, argument) from error
     known = [str(name) for name in table.columns]
     for name in columns:
         if name not in known:
@@ -47,14 +44,22 @@ def plain_frame(data: Any, columns: Iterable[str], argument: str = "data") -> An
     return pandas.DataFrame({name: _plain_column(pandas, narwhals, table[name]) for name in columns}, copy=False)
 
 
-def column_names(data: Any) -> list[str]:
-    """Return the names of a table's columns; an empty list for what is no table."""
-    return [str(name) for name in (data if isinstance(data, dict) else getattr(data, "columns", ()))]
+def column_names(data: Any, argument: str = "data") -> list[str]:
+    """Return the names of a table's columns."""
+    if not isinstance(data, dict) and not hasattr(data, "columns"):
+        raise _no_table(data, argument)
+    return [str(name) for name in (data if isinstance(data, dict) else data.columns)]
 
 
 def row_labels(data: Any, count: int) -> list[str]:
     """Return the name of each row: that of a pandas index, else its number."""
     return [str(label) for label in getattr(data, "index", range(count))]
+
+
+def _no_table(data: Any, argument: str) -> ArgumentError:
+    return ArgumentError(
+        f"{argument} must be a table: a frame of pandas or polars, or a dictionary of columns; got {type(data).__name__}."
+    )
 
 
 def _frame_of_dictionary(pandas: Any, data: dict[Any, Any], argument: str) -> Any:

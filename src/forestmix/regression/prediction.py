@@ -119,7 +119,7 @@ def wanted_rows(fit: Fit, new_data: Any, extra: Extra) -> Wanted:
         rows = fit.design.rows(fit.cases.frame)
         return Wanted(rows, rows.offset + fit.cases.offset, fit.cases.trials, fit.cases.labels)
     terms = fit.design.terms
-    columns = needed_columns(terms, column_names(new_data), response=False)
+    columns = needed_columns(terms, column_names(new_data, "new_data"), fit.design.context, response=False)
     frame = plain_frame(new_data, list(dict.fromkeys([*columns, *extra.columns])), "new_data")
     grouping = {name for term in terms.groups for name in term.factors}
     missing = [name for name in columns if name not in grouping and frame[name].isna().any()]

@@ -146,7 +146,7 @@ def test_responses_of_two_levels():
         assert np.allclose(other.posterior.mean, numbers.posterior.mean)
     assert "y is 1 for 'yes'" in str(words.summary())
     found = numbers.predict({"x": [0.0, 2.0]})
-    assert ((0 < found.lower) & (found.lower < found.mean) & (found.mean < found.upper) & (found.upper < 1)).all()
+    assert ((found.lower > 0) & (found.lower < found.mean) & (found.mean < found.upper) & (found.upper < 1)).all()
 
 
 def test_priors_print_and_are_set_by_name(schools):

@@ -58,7 +58,8 @@ def row_labels(data: Any, count: int) -> list[str]:
 
 def _no_table(data: Any, argument: str) -> ArgumentError:
     return ArgumentError(
-        f"{argument} must be a table: a frame of pandas or polars, or a dictionary of columns; got {type(data).__name__}."
+        f"{argument} must be a table: a frame of pandas or polars, or a dictionary of columns; "
+        f"got {type(data).__name__}."
     )
 
 

@@ -18,7 +18,7 @@ from forestmix.posterior.prediction import Prediction, predict
 from forestmix.regression.likelihood import centre_and_unit, family_of
 from forestmix.regression.priors import WIDTH, default_noise, moments
 from forestmix.regression.solve import Solution, solve
-from forestmix.scales import HalfCauchy, Scale
+from forestmix.scales import HalfNormal, Scale
 
 #: The intercept's prior sd in units of the response: wide enough to leave the data alone.
 INTERCEPT_WIDTH = 20.0
@@ -103,11 +103,11 @@ def with_intercept(X: Any, intercept: bool) -> Any:
 def _prior_scales(given: Any, count: int, widths: Array) -> list[Any]:
     """Return the prior sd of each coefficient: numbers, or unknown scales with weak priors on the scale of the data."""
     if given is None:
-        return [HalfCauchy(float(np.median(widths)))] * count
+        return [HalfNormal(float(np.max(widths)))] * count
     if isinstance(given, str):
         if given != "ard":
             raise ArgumentError(f"prior_sd must be None, 'ard', a number, or one for each column; got {given!r}.")
-        return [HalfCauchy(float(width)) for width in widths]
+        return [HalfNormal(float(width)) for width in widths]
     if is_number(given):
         return [_positive("prior_sd", given)] * count
     values = numbers("prior_sd", given).astype(np.float64)

@@ -26,7 +26,7 @@ def test_parts_give_the_result_of_the_whole(model):
     assert parts.trace.objective[-1] == pytest.approx(parts.objective)
     assert (np.diff(parts.trace.seconds) >= 0).all()
     assert np.array_equal(parts.n_iter.max(), parts.trace.iteration[-1])
-    assert parts.predict().mean.shape == (7, 12)
+    assert parts.posterior().predict().mean.shape == (7, 12)
 
 
 def test_a_start_goes_with_its_observations(model):

@@ -201,9 +201,9 @@ PLACES = {
     "mean of init": lambda v: fmx.infer(SINGLE, X, init=([v, 0], [1, 1])),
     "q": lambda v: fmx.elbo(SINGLE, X, ([v, 0], [1, 1])),
     "forward": lambda v: SINGLE.layers[0].weights.forward([v, 0]),
-    "functionals": lambda v: fmx.infer(SINGLE, X).corrected_sd([v, 0]),
+    "functionals": lambda v: fmx.infer(SINGLE, X).posterior().variance([v, 0]),
     "density": lambda v: fmx.infer(SINGLE, X).layers[0].density(v),
-    "rows": lambda v: fmx.infer(SINGLE, X).predict(fmx.Layer(fmx.Gaussian(1.0), [[v, 1.0]])),
+    "rows": lambda v: fmx.infer(SINGLE, X).posterior().predict(fmx.Layer(fmx.Gaussian(1.0), [[v, 1.0]])),
     "sample": lambda v: fmx.DEF(SINGLE.layers[0], prior=fmx.Prior(bias=min(abs(v), 3e38))).sample(0),
 }
 #: These are computed in float64, and may be infinite at the end.

@@ -54,7 +54,7 @@ def test_every_family_shows_its_posterior_alike(name, size):
         with pytest.raises(fmx.ForestmixError, match="density"):
             _ = layer.probabilities
     assert np.all(result.fm_bound <= result.elbo + 1e-9)
-    prediction = result.predict()
+    prediction = result.posterior("factorised").predict()
     assert prediction.mean.shape == ((12,) if size is None else (3, 12))
     assert "latents" in repr(layer)
 

@@ -66,7 +66,7 @@ def main() -> None:
     hidden = x.reshape(-1, 28, 28).copy()
     hidden[:, BAND] = np.nan
     result = fmx.infer(coder(W), hidden.reshape(-1, 784), tol=1e-4, max_iter=200)
-    prediction = result.predict()
+    prediction = result.posterior("factorised").predict()
     draw(out, W, x, hidden, result, prediction)
     missing = np.isnan(hidden.reshape(-1, 784))
     error = np.sqrt(np.mean((prediction.eta_mean - x)[missing] ** 2))

@@ -11,15 +11,16 @@ import numpy.typing as npt
 
 from forestmix import memory
 from forestmix.arrays import Array
-from forestmix.inference.batches import DEFAULT_MEMORY_BUDGET, merged, parts_of_batch
 from forestmix.checks import between_zero_and_one, flag, one_of, whole_number
 from forestmix.clock import WorkClock
 from forestmix.errors import ArgumentError
 from forestmix.inference import ALGORITHMS, Algorithm, ForestMixture, Point, Problem
 from forestmix.inference.base import choose_objective
+from forestmix.inference.batches import DEFAULT_MEMORY_BUDGET, merged, parts_of_batch
+from forestmix.inference.progress import NoProgress, ProgressBar
 from forestmix.inference.stopping import Stopping
 from forestmix.model import DEF, Observations, observations
-from forestmix.inference.progress import NoProgress, ProgressBar
+from forestmix.posterior.full_result import joint_result
 from forestmix.posterior.result import LayerPosterior, Result, Status, Trace
 from forestmix.small import chosen_engine
 
@@ -50,6 +51,7 @@ def infer(
     algorithm: str | Algorithm = "fm",
     objective: str = "auto",
     accelerate: bool | str = True,
+    covariance: str = "factorised",
     engine: str = "auto",
     init: Any = None,
     tol: float = 1e-6,
@@ -70,6 +72,9 @@ def infer(
         accelerate: for "fm": conjugate gradients on the means or a factor of their matrix, whichever is faster, with
             the variances solved once for the whole batch; "cg" or "direct" for one of the two. Newton steps for rows
             that are not Gaussian.
+        covariance: "factorised", or "full" for the best Gaussian q with all its correlations, for one layer under a
+            Gaussian prior with up to 6,000 latents besides one-hot columns (docs/groups.md). Models with unknown scales
+            have it anyway (docs/scales.md); with more latents, their scales are at their mode.
         engine: "reference" for NumPy's and SciPy's products, which compile nothing, "compiled" for Numba's kernels;
             "auto" takes the former where W is small (``forestmix.small``). W in an array of another library has the
             reference engine, on its own device.
@@ -91,6 +96,10 @@ def infer(
     data = observations(model, x)
     chosen = _algorithm(algorithm, objective, accelerate)
     _check_options(tol, max_iter, progress, callback)
+    if one_of("covariance", covariance, ("factorised", "full")) == "full" or model.unknown_scales:
+        if chosen.name != ForestMixture.name or init is not None:
+            raise ArgumentError("algorithm and init must be left out with covariance='full' and with unknown scales.")
+        return joint_result(model, data, max_iter, lambda known, last: infer(known, x, chosen, init=last))
     if engine == "compiled" and model.layers[0].weights.on_device:
         raise ArgumentError(
             "engine must be 'auto' or 'reference' for W in an array of another library; got 'compiled'."

@@ -54,6 +54,15 @@ def test_all_of_a_covariance(case):
     assert factor.log_determinant() == pytest.approx(np.linalg.slogdet(sigma)[1], abs=1e-9)
 
 
+def test_without_its_factor_it_is_the_same(case):
+    factor, sigma, _, _ = case
+    again = factor.released()
+    np.testing.assert_array_equal(again.variance(), factor.variance())
+    np.testing.assert_array_equal(again.sample(3, rng=1), factor.sample(3, rng=1))
+    assert again.log_determinant() == factor.log_determinant()
+    assert factor.nbytes <= 8 * sigma.size
+
+
 def test_functionals_of_any_kind(case):
     factor, sigma, _, rng = case
     C = rng.standard_normal((5, len(sigma))) * (rng.random((5, len(sigma))) < 0.4)
@@ -61,7 +70,7 @@ def test_functionals_of_any_kind(case):
     for given in (C, scipy.sparse.csr_array(C), scipy.sparse.coo_array(C), as_weights(C)):
         np.testing.assert_allclose(factor.quadratic(given), expected, rtol=1e-9, atol=1e-12)
     assert factor.quadratic(C[0]) == pytest.approx(expected[0])
-    with pytest.raises(ArgumentError, match="functionals must have shape"):
+    with pytest.raises(ArgumentError, match="C must have shape"):
         factor.quadratic(C[:, 1:])
 
 

@@ -26,7 +26,7 @@ def plot_posterior(
     Args:
         posterior: a posterior of ``Result.posterior``.
         axes: matplotlib axes to draw on; a new figure when left out.
-        level: probability of the intervals; a thicker line has half of it.
+        level: probability of the intervals; a thicker line is the central half.
         names: what to call the latents; numbers when left out.
         layer: which latent layer of a deep model, 0 for the lowest.
 
@@ -37,14 +37,13 @@ def plot_posterior(
     table = summary(posterior, level, names, layer)
     part = posterior.layers[layer]
     axes = _axes(axes, len(table))
-    wide, half = part.interval(level), part.interval(0.5 * level)
-    label = f"{100 * level:g} % interval (thick: {50 * level:g} %)"
+    wide, half = part.interval(level), part.interval(min(0.5, level))
     if len(table) <= NAMED:
         _lines(axes, table.names, part.mean, wide, half)
-        axes.set_xlabel(f"latent, mean and {label}")
+        axes.set_xlabel(f"mean, {100 * level:g} % interval, thick: central half")
     else:
         places = np.arange(len(table))
-        axes.fill_between(places, *wide, color=BLUE, alpha=0.25, linewidth=0, label=label)
+        axes.fill_between(places, *wide, color=BLUE, alpha=0.25, linewidth=0, label=f"{100 * level:g} % interval")
         axes.plot(places, part.mean, color=BLUE, linewidth=0.9, label="mean")
         axes.set_xlabel("number of the latent")
         axes.legend(frameon=False, fontsize="small")
@@ -57,7 +56,7 @@ def _lines(axes: Any, names: list[str], mean: Any, wide: Any, half: Any) -> None
     """Draw one line for each latent, the first on top, and a line at zero where intervals lie on both sides of it."""
     places = np.arange(len(names))[::-1]
     if wide[0].min() < 0 < wide[1].max():
-        axes.axvline(0.0, color="#999999", linewidth=0.8, linestyle="--", zorder=0)
+        axes.axvline(0.0, color="#999999", linewidth=0.8, linestyle="--", zorder=1)
     axes.hlines(places, *wide, color=BLUE, linewidth=1.2)
     axes.hlines(places, *half, color=BLUE, linewidth=3.2)
     axes.plot(mean, places, "o", color="white", markeredgecolor=BLACK, markersize=4.5, markeredgewidth=1.0)

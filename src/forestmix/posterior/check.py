@@ -36,10 +36,10 @@ class Check:
     """What ``Posterior.check`` found.
 
     ``verdict``: one line; ``advice``: what to do about this posterior, if anything; ``misfit``: the statistics that the
-    model does not reproduce, which is about the model and not about how its posterior was found; ``pareto_k``: of importance weights for the factorised q
-    and for the posterior itself (``None`` where there is none): below 0.7 it is close to the true posterior, above 1
-    far from it; ``log_evidence``: estimated by importance sampling from this posterior, ``log_evidence_error`` its
-    standard error; ``elbo`` and ``factorised_elbo``: the bounds of both below it; ``sd_ratio``: the largest ratio of
+    model does not reproduce, which is about the model and not about how its posterior was found; ``pareto_k``: of
+    importance weights for the factorised q and for the posterior itself: below 0.7 it is close to the true posterior,
+    above 1 far from it; ``log_evidence``: estimated by importance sampling from this posterior, with the standard error
+    ``log_evidence_error``; ``elbo`` and ``factorised_elbo``: the bounds of both; ``sd_ratio``: the largest ratio of
     corrected to factorised sd; ``mean_shift``: the largest difference of corrected and factorised means, in sds;
     ``predictive``: statistics of x beside those of replicated data.
     """
@@ -127,7 +127,7 @@ def _gaussian_check(
 
 
 def _log_weights(system: LatentSystem, component: Component, rng: np.random.Generator, size: int) -> Array:
-    """Return ``log p(x, y) - log q(y)`` for draws y from a component, up to a constant where ``log det`` is not known."""
+    """Return ``log p(x, y) - log q(y)`` for draws y from q, up to a constant where ``log det Sigma`` is not known."""
     draws = component.sample(size, rng)[:, 0]
     distance = draws - component.mean[0]
     held = system.precision > 0

@@ -11,7 +11,9 @@ a draw is solved for well enough (``iterative.py``).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
+from typing import NamedTuple
 
 import numpy as np
 
@@ -58,6 +60,11 @@ class ConjugateGradients:
             setattr(part, name, getattr(self, name)[chosen])
         return part
 
+    def put(self, chosen: Array, part: ConjugateGradients) -> None:
+        """Write how far the chosen right-hand sides have come."""
+        for name in ("x", "r", "estimate", "bound"):
+            getattr(self, name)[chosen] = getattr(part, name)
+
     def step(self) -> None:
         """Move each x to the maximum of J along its next conjugate direction; J rises by ``length * squared_norm``."""
         preconditioned = self.r / self.system.diagonal
@@ -81,50 +88,55 @@ class ConjugateGradients:
 def certified_variances(system: PrecisionSystem, C: Weights, tol: float) -> Array:
     """Return ``c^T A^-1 c`` of each row c of C, from below and within a relative error of ``tol``."""
     n, m = system.weights.shape
+    found = np.empty(C.shape[0])
     # Six vectors of each right-hand side stay, the others come and go within a step.
-    blocks = blocks_of(C.shape[0], 8 * (10 * m + 4 * n))
-    return np.concatenate([_certified(system, dense_rows(C, block), block, tol) for block in blocks])
-
-
-def _certified(system: PrecisionSystem, c: Array, numbers: Array, tol: float) -> Array:
-    """Return the variances of a block of functionals, which have these numbers."""
-    block = ConjugateGradients(system, c)
-    variances, active, last = np.empty(len(c)), np.arange(len(c)), np.full(len(c), np.inf)
-    limit = iteration_limit(c.shape[1])
-    for _ in range(limit):
-        # Half of tol leaves room for what rounding adds between the residual carried along and the one recomputed.
-        if (block.bound <= 0.5 * tol * block.estimate).all():
-            block.restart()
-            done = block.bound <= tol * block.estimate
-            if (~done & (block.bound > LEAST_GAIN * last)).any():
-                raise _not_reached(block, numbers[active], tol, "before rounding set a limit")
-            variances[active[done]] = block.estimate[done]
-            keep = np.flatnonzero(~done)
-            block, active, last = block.take(keep), active[keep], block.bound[keep]
-            if not len(active):
-                return variances
-        block.step()
-    raise _not_reached(block, numbers[active], tol, f"within {limit} iterations")
+    for numbers in blocks_of(len(found), 8 * (10 * m + 4 * n)):
+        end = _solved(ConjugateGradients(system, dense_rows(C, numbers)), lambda block: tol * block.estimate)
+        if end.reason:
+            raise _not_reached(end, numbers, tol)
+        found[numbers] = end.block.estimate
+    return found
 
 
 def solutions(system: PrecisionSystem, right: Array, error: float) -> tuple[Array, Array]:
-    """Return x with ``A x`` near each right-hand side, and the residuals: ``(x - A^-1 c)^T A (x - A^-1 c) <= error``."""
-    block = ConjugateGradients(system, right)
-    x, residual, active = np.empty_like(right), np.empty_like(right), np.arange(len(right))
-    limit = iteration_limit(right.shape[1])
+    """Return x and residuals for each right-hand side c, with ``(x - A^-1 c)^T A (x - A^-1 c) <= error``."""
+    end = _solved(ConjugateGradients(system, right), lambda block: np.full(len(block.c), error))
+    if end.reason:
+        raise ForestmixError(
+            f"Conjugate gradients did not solve for {len(end.active)} draws {end.reason}: the prior is too wide beside "
+            "what the rows say. Bring the prior's sd nearer to the scale of the posterior."
+        )
+    return end.block.x, end.block.r
+
+
+class _End(NamedTuple):
+    """All right-hand sides as they ended, those that did not get there, and why."""
+
+    block: ConjugateGradients
+    active: Array
+    reason: str
+
+
+def _solved(whole: ConjugateGradients, target: Callable[[ConjugateGradients], Array]) -> _End:
+    """Iterate until each right-hand side has its ``bound`` within ``target``, by a residual computed anew."""
+    block, active = whole, np.arange(len(whole.c))
+    last, limit = np.full(len(active), np.inf), iteration_limit(whole.c.shape[1])
+    whole = whole.take(active)
     for _ in range(limit):
-        done = block.bound <= error
-        if done.any():
-            x[active[done]], residual[active[done]] = block.x[done], block.r[done]
+        # Half of the target leaves room for what rounding adds between the residual carried along and a new one.
+        if (block.bound <= 0.5 * target(block)).all():
+            block.restart()
+            whole.put(active, block)
+            done = block.bound <= target(block)
+            if (~done & (block.bound > LEAST_GAIN * last)).any():
+                return _End(whole, active[~done], "before rounding set a limit")
             keep = np.flatnonzero(~done)
-            block, active = block.take(keep), active[keep]
+            block, active, last = block.take(keep), active[keep], block.bound[keep]
             if not len(active):
-                return x, residual
+                return _End(whole, active, "")
         block.step()
-    raise ForestmixError(
-        f"Conjugate gradients did not solve for {len(active)} draws within {limit} iterations: the prior is too wide "
-        "beside what the rows say. Bring the prior's sd nearer to the scale of the posterior."
-    )
+    whole.put(active, block)
+    return _End(whole, active, f"within {limit} iterations")
 
 
 def iteration_limit(m: int) -> int:
@@ -132,14 +144,14 @@ def iteration_limit(m: int) -> int:
     return min(10 * m + 100, MOST_ITERATIONS)
 
 
-def _not_reached(block: ConjugateGradients, functional: Array, tol: float, when: str) -> ForestmixError:
+def _not_reached(end: _End, numbers: Array, tol: float) -> ForestmixError:
     """Return the error that says how many functionals are not there yet, which is the worst, and what to try."""
-    error = _quotient(block.bound, block.estimate)
+    error = _quotient(end.block.bound, end.block.estimate)[end.active]
     worst = int(np.argmax(error))
     return ForestmixError(
-        f"Conjugate gradients did not reach tol={tol:g} {when} for {np.sum(error > tol)} functionals; the worst, "
-        f"number {functional[worst]}, has a relative error of up to {error[worst]:.1e}. Raise tol, or bring the "
-        "prior's sd nearer to the scale of the posterior."
+        f"Conjugate gradients did not reach tol={tol:g} {end.reason} for {len(error)} functionals; the worst, "
+        f"number {numbers[end.active[worst]]}, has a relative error of up to {error[worst]:.1e}. Raise tol, or bring "
+        "the prior's sd nearer to the scale of the posterior."
     )
 
 

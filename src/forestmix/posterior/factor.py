@@ -13,6 +13,7 @@ of levels.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ import scipy
 
 from forestmix.arrays import Array, generator, numbers
 from forestmix.errors import ArgumentError, ForestmixError
+from forestmix.posterior.covariance import Covariance
 from forestmix.weights import Weights
 
 #: Columns that are left after elimination, at most: their matrix takes 8 p^2 bytes and its factor p^3 / 3 operations.
@@ -43,11 +45,9 @@ class Columns:
 
     def __init__(self, weights: Weights) -> None:
         self.shape = weights.shape
-        n, m = self.shape
-        dense = weights.nnz > DENSE_FROM * n * m
-        matrix: Any = weights.toarray().astype(np.float64, copy=False) if dense else weights.rows().astype(np.float64)
-        self.block = np.empty(0, np.int64) if dense else disjoint_columns(matrix.tocsc())
-        self.rest = np.setdiff1d(np.arange(m), self.block)
+        matrix = _stored(weights)
+        self.block = disjoint_columns(matrix.tocsc()) if _is_sparse(matrix) else np.empty(0, np.int64)
+        self.rest = np.setdiff1d(np.arange(self.shape[1]), self.block)
         if len(self.rest) > MOST_COLUMNS:
             raise ArgumentError(
                 f"model must have at most {MOST_COLUMNS} latents for a full covariance, besides those of one-hot "
@@ -75,7 +75,24 @@ class Columns:
         return self.rows.first.T.tocsr() if len(self.block) else self.rows.first.T
 
 
-class BlockFactor:
+class _Parts(NamedTuple):
+    """D, (|block|,); U, (|block|, p), dense or sparse; and L, (p, p), of the formulas above."""
+
+    diagonal: Array
+    U: Any
+    L: Array
+
+    def half(self, t: Array) -> Array:
+        """Return ``L^-1 t`` for each row t of (K, p), as columns (p, K)."""
+        return scipy.linalg.solve_triangular(self.L, t.T, lower=True, check_finite=False)
+
+    def squared_norms(self, t: Array) -> Array:
+        """Return ``|L^-1 t|^2`` for each row t."""
+        half = self.half(t)
+        return np.einsum("pk,pk->k", half, half)
+
+
+class BlockFactor(Covariance):
     """The covariance ``Sigma`` of the formulas above; its inverse is A. Vectors are (m,), or rows of (K, m).
 
     Args:
@@ -86,84 +103,108 @@ class BlockFactor:
     """
 
     def __init__(self, columns: Columns, kappa: Array, precision: Array) -> None:
-        self.columns, self.kappa = columns, kappa
-        rest = columns.rows.rest
-        self._diagonal = precision[columns.block] + columns.squared_block @ kappa
-        S = _dense(rest.T @ _scaled(rest, kappa))
-        S[np.diag_indices(len(S))] += precision[columns.rest]
-        self._U: Any = _scaled(columns.block_adjoint @ _scaled(rest, kappa), 1 / self._diagonal)
-        if len(columns.block):
-            S -= _dense(self._U.T @ _scaled(self._U, self._diagonal))
-        self._L = _cholesky(S)
+        self.columns, self.kappa, self._precision = columns, kappa, precision
+        self._held: _Parts | None = self._factored()
 
     @property
     def size(self) -> int:
         """Number of latents, m."""
         return self.columns.shape[1]
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the factor, those of a sparse U as if it were dense."""
+        return 8 * len(self.columns.rest) * self.size
+
+    def released(self) -> BlockFactor:
+        """Return the same covariance without its factor, which each call makes anew, where many would not fit."""
+        chosen = copy(self)
+        chosen._held = None
+        return chosen
+
     def solve(self, right: Array) -> Array:
         """Return ``Sigma r``, the solution of ``A y = r``, for each vector r of (..., m)."""
+        diagonal, U, L = self._parts
         first, rest = right[..., self.columns.block], right[..., self.columns.rest]
-        lower = scipy.linalg.cho_solve((self._L, True), (rest - first @ self._U).T, check_finite=False).T
-        return self._joined(first / self._diagonal - lower @ self._U.T, lower)
+        lower = scipy.linalg.cho_solve((L, True), (rest - first @ U).T, check_finite=False).T
+        return self._joined(first / diagonal - lower @ U.T, lower)
 
     def variance(self) -> Array:
         """Return the diagonal of ``Sigma``, (m,)."""
-        upper = 1 / self._diagonal
-        for part, rows in _blocks(self._U):
-            upper[part] += self._squared_norms(rows)
-        inverse = scipy.linalg.solve_triangular(self._L, np.eye(len(self._L)), lower=True, check_finite=False)
-        return self._joined(upper, np.sum(inverse**2, axis=0))
+        parts = self._parts
+        upper = 1 / parts.diagonal
+        for part, rows in _blocks(parts.U):
+            upper[part] += parts.squared_norms(rows)
+        return self._joined(upper, np.sum(parts.half(np.eye(len(parts.L))) ** 2, axis=0))
 
-    def quadratic(self, functionals: Any) -> Array:
+    def quadratic(self, C: Any) -> Array:
         """Return ``c^T Sigma c`` for each row c of (K, m), dense, sparse or ``Weights``; a number for (m,)."""
-        vectors, one = as_rows(functionals, self.size)
-        values = self._quadratic(self.columns.split(vectors))
+        vectors, one = as_rows(C, self.size)
+        values = _quadratic(self._parts, self.columns.split(vectors))
         return values[0] if one else values
 
     def row_variances(self) -> Array:
         """Return ``v_i = w_i^T Sigma w_i`` for each row of W, (n,)."""
-        return self._quadratic(self.columns.rows)
+        return _quadratic(self._parts, self.columns.rows)
 
-    def covariance(self, functionals: Any = None) -> Array:
+    def covariance(self, C: Any = None) -> Array:
         """Return ``C Sigma C^T`` for the rows of C, (K, m); ``Sigma`` itself, (m, m), when left out."""
-        given = scipy.sparse.eye_array(self.size, format="csr") if functionals is None else functionals
+        given = scipy.sparse.eye_array(self.size, format="csr") if C is None else C
         first, rest = self.columns.split(as_rows(given, self.size)[0])
-        half = self._half(_dense(rest) - _dense(first @ self._U))
-        return _dense(first @ _scaled(first.T, 1 / self._diagonal)) + half.T @ half
+        parts = self._parts
+        half = parts.half(_dense(rest) - _dense(first @ parts.U))
+        return _dense(first @ _scaled(first.T, 1 / parts.diagonal)) + half.T @ half
 
     def sample(self, size: int, rng: Any = None) -> Array:
         """Draw from ``N(0, Sigma)``, (size, m): ``y_2 = L^-T z_2`` and ``y_1 = D^(-1/2) z_1 - U y_2``."""
-        rng = generator(rng)
-        noise = rng.standard_normal((len(self._L), size))
-        lower = scipy.linalg.solve_triangular(self._L, noise, lower=True, trans=1, check_finite=False).T
-        upper = rng.standard_normal((size, len(self._diagonal))) / np.sqrt(self._diagonal)
-        return self._joined(upper - lower @ self._U.T, lower)
+        rng, (diagonal, U, L) = generator(rng), self._parts
+        noise = rng.standard_normal((len(L), size))
+        lower = scipy.linalg.solve_triangular(L, noise, lower=True, trans=1, check_finite=False).T
+        upper = rng.standard_normal((size, len(diagonal))) / np.sqrt(diagonal)
+        return self._joined(upper - lower @ U.T, lower)
 
     def log_determinant(self) -> float:
         """Return ``log |Sigma|``."""
-        return float(-np.sum(np.log(self._diagonal)) - 2 * np.sum(np.log(np.diag(self._L))))
+        diagonal, _, L = self._parts
+        return float(-np.sum(np.log(diagonal)) - 2 * np.sum(np.log(np.diag(L))))
 
-    def _half(self, t: Array) -> Array:
-        """Return ``L^-1 t`` for each row t of (K, p), as columns (p, K)."""
-        return scipy.linalg.solve_triangular(self._L, t.T, lower=True, check_finite=False)
+    @property
+    def _parts(self) -> _Parts:
+        return self._factored() if self._held is None else self._held
 
-    def _squared_norms(self, t: Array) -> Array:
-        return np.einsum("pk,pk->k", half := self._half(t), half)
-
-    def _quadratic(self, vectors: Split) -> Array:
-        """Return ``c_1^T D^-1 c_1 + |L^-1 (c_2 - U^T c_1)|^2`` of each row, some rows at a time."""
-        first = vectors.first.multiply(vectors.first) if _is_sparse(vectors.first) else vectors.first**2
-        values = np.asarray(first @ (1 / self._diagonal))
-        for part, rest in _blocks(vectors.rest):
-            values[part] += self._squared_norms(rest - _dense(vectors.first[part] @ self._U))
-        return values
+    def _factored(self) -> _Parts:
+        """Return D, U and the factor of S."""
+        columns, rest = self.columns, self.columns.rows.rest
+        diagonal = self._precision[columns.block] + columns.squared_block @ self.kappa
+        weighted = _scaled(rest, self.kappa)
+        S = _dense(rest.T @ weighted)
+        S[np.diag_indices(len(S))] += self._precision[columns.rest]
+        U = _scaled(columns.block_adjoint @ weighted, 1 / diagonal)
+        if len(columns.block):
+            S -= _dense(U.T @ _scaled(U, diagonal))
+        return _Parts(diagonal, U, _cholesky(S))
 
     def _joined(self, first: Array, rest: Array) -> Array:
         """Return the entries of both parts in the order of the columns of W."""
         whole = np.empty((*rest.shape[:-1], self.size))
         whole[..., self.columns.block], whole[..., self.columns.rest] = first, rest
         return whole
+
+
+def fits_factor(weights: Weights) -> bool:
+    """Whether W has few enough columns for a factor, after elimination."""
+    if weights.shape[1] <= MOST_COLUMNS:
+        return True
+    matrix = _stored(weights)
+    return _is_sparse(matrix) and weights.shape[1] - len(disjoint_columns(matrix.tocsc())) <= MOST_COLUMNS
+
+
+def _stored(weights: Weights) -> Any:
+    """Return W in float64, sparse by rows where it has few entries, else dense."""
+    n, m = weights.shape
+    if weights.nnz > DENSE_FROM * n * m:
+        return weights.toarray().astype(np.float64, copy=False)
+    return weights.rows().astype(np.float64)
 
 
 def disjoint_columns(matrix: scipy.sparse.csc_array) -> Array:
@@ -186,10 +227,19 @@ def as_rows(given: Any, size: int) -> tuple[Any, bool]:
     """Return vectors as the rows of a dense or sparse matrix in float64, and whether it was one without an axis."""
     if isinstance(given, Weights):
         given = given.rows()
-    array = given.tocsr() if _is_sparse(given) else numbers("functionals", given)
+    array = given.tocsr() if _is_sparse(given) else numbers("C", given)
     if array.ndim not in (1, 2) or array.shape[-1] != size:
-        raise ArgumentError(f"functionals must have shape ({size},) or (K, {size}); got {array.shape}.")
+        raise ArgumentError(f"C must have shape ({size},) or (K, {size}); got {array.shape}.")
     return array.astype(np.float64).reshape(-1, size), array.ndim == 1
+
+
+def _quadratic(parts: _Parts, vectors: Split) -> Array:
+    """Return ``c_1^T D^-1 c_1 + |L^-1 (c_2 - U^T c_1)|^2`` of each row, some rows at a time."""
+    first = vectors.first.multiply(vectors.first) if _is_sparse(vectors.first) else vectors.first**2
+    values = np.asarray(first @ (1 / parts.diagonal))
+    for part, rest in _blocks(vectors.rest):
+        values[part] += parts.squared_norms(rest - _dense(vectors.first[part] @ parts.U))
+    return values
 
 
 def _cholesky(S: Array) -> Array:

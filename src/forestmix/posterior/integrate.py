@@ -21,9 +21,10 @@ from forestmix.arrays import Array
 from forestmix.checks import one_of
 from forestmix.errors import ArgumentError, ForestmixError
 from forestmix.model import DEF, Observations
+from forestmix.posterior.component import Component
+from forestmix.posterior.covariance import CovarianceBatch
 from forestmix.posterior.full import FullFit, FullProblem, Start
-from forestmix.posterior.mixture import Node
-from forestmix.posterior.scale_nodes import Integral, grid, importance
+from forestmix.posterior.scale_nodes import FINENESS, Integral, importance, lattice
 from forestmix.posterior.scale_posterior import ScalePosterior, at_point, from_grid, from_weighted
 from forestmix.posterior.scale_terms import Moments, ScaleTerms
 
@@ -35,10 +36,14 @@ SLOPE_TOLERANCE = 1e-3
 DIFFERENCE, SMALLEST_SD, LARGEST_SD = 0.02, 1e-4, 2.0
 #: How far the climb may go from its start, on the line of logarithms.
 REACH = 30.0
-#: Nodes whose weight is below this share are left out.
-NEGLIGIBLE = 1e-9
+#: Bytes that the starts of inner fits may take.
+STARTS_BYTES = 2**28
+#: Bytes of factors that nodes hold on to; those of further nodes are made anew when they are needed.
+HELD_FACTORS = 2**30
+#: Nodes whose weight is below this share are left out: of one scale, and of several.
+NEGLIGIBLE, NEGLIGIBLE_OF_MANY = 1e-9, 1e-6
 
-GRID = "The unknown scale is integrated over, by {count} nodes of a grid."
+GRID = "Unknown scales are integrated over, by {count} nodes of a lattice."
 SAMPLED = "Unknown scales are integrated over, by {count} nodes that are as good as {effective:.0f} of equal weight."
 MODE_ONLY = (
     "The model has {count} unknown scales, more than the {most} that are integrated over: they are at their posterior "
@@ -50,16 +55,19 @@ MODE_ONLY = (
 class ScaleFit:
     """The posterior of a model with unknown scales.
 
-    ``scales``: the posterior of each unknown scale, in the order of ``model.unknown_scales``; ``nodes`` with
-    ``weights`` (S,): the posterior of the latents is their mixture; ``log_evidence``: the log of the integral of prior
-    times evidence, for rows that are not Gaussian a lower bound of the latter; NaN where scales are at their mode;
-    ``effective``: the number of nodes of equal weight that would serve as well; ``converged``: whether every inner fit
-    did; ``message``: what was done.
+    ``scales``: the posterior of each unknown scale, in the order of ``model.unknown_scales``; ``components`` with
+    ``weights`` (S,): the posterior of the latents is their mixture; ``thetas`` (S, K): the log scales of each;
+    ``elbos`` (S, N): the ELBO of each observation there;
+    ``log_evidence``: the log of the integral of prior times evidence, for rows that are not Gaussian a lower bound of
+    the latter; NaN where scales are at their mode; ``effective``: the number of nodes of equal weight that would serve
+    as well; ``converged``: whether every inner fit did; ``message``: what was done.
     """
 
     scales: tuple[ScalePosterior, ...]
-    nodes: tuple[Node, ...]
+    components: tuple[Component, ...]
     weights: Array
+    thetas: Array
+    elbos: Array
     log_evidence: float
     effective: float
     converged: bool
@@ -81,7 +89,7 @@ def fit_scales(model: DEF, data: Observations, scales: str = "shared", seed: int
         model: the model; up to six unknown scales are integrated over, more are put at their mode.
         data: the observations.
         scales: for a batch: "shared" for one set of scales for all observations, "each" for one set each.
-        seed: of the quasi-random nodes of two scales and more.
+        seed: of the quasi-random nodes of four scales and more.
 
     Returns:
         One fit, or for "each" one for each observation.
@@ -101,6 +109,8 @@ class ScaleObjective:
     def __init__(self, model: DEF, data: Observations) -> None:
         self.model, self.terms, self.problem = model, ScaleTerms(model, data), FullProblem(model, data)
         self._starts: list[tuple[Array, list[Start]]] = []
+        entries = len(data.x) * (model.n_observed + model.n_latent)
+        self._most_starts = int(np.clip(STARTS_BYTES // (8 * entries), 4, 256))
 
     def evaluate(self, theta: Array) -> Evaluated:
         """Return L, its slope by the envelope theorem, and the inner fits."""
@@ -123,8 +133,8 @@ class ScaleObjective:
         return self._starts[int(np.argmin(distances))][1]
 
     def _remember(self, theta: Array, fits: tuple[FullFit, ...]) -> None:
-        """Keep where fits ended, of the last few theta: the means and curvatures of all would be many arrays."""
-        self._starts = [*self._starts[-15:], (theta, [Start(fit.mean, fit.kappa) for fit in fits])]
+        """Keep where fits ended, of the last theta, as many as memory allows."""
+        self._starts = [*self._starts[1 - self._most_starts :], (theta, [Start(fit.mean, fit.kappa) for fit in fits])]
 
 
 def _fit(objective: ScaleObjective, seed: int) -> ScaleFit:
@@ -132,11 +142,11 @@ def _fit(objective: ScaleObjective, seed: int) -> ScaleFit:
     if len(mode) > MOST_SCALES:
         return _at_mode(objective, mode)
     collected = _Collector(objective)
-    covariance = np.linalg.inv(curvature(objective, mode))
-    if len(mode) == 1:
-        integral = grid(collected, float(mode[0]), float(np.sqrt(covariance[0, 0])))
+    precision = curvature(objective, mode)
+    if len(mode) in FINENESS:
+        integral = lattice(collected, mode, np.diag(precision) ** -0.5)
     else:
-        integral = importance(collected, mode, covariance, seed)
+        integral = importance(collected, mode, np.linalg.inv(precision), seed)
     return _collected(objective, collected, integral)
 
 
@@ -172,8 +182,9 @@ class _Collector:
     """L for the integral; the posterior of the latents at each node is kept on the way."""
 
     def __init__(self, objective: ScaleObjective) -> None:
-        self.objective, self.converged = objective, True
-        self.nodes: dict[bytes, Node] = {}
+        self.objective, self.converged, self.held = objective, True, 0
+        self.components: dict[bytes, Component] = {}
+        self.elbos: dict[bytes, list[float]] = {}
 
     def __call__(self, theta: Array) -> float:
         try:
@@ -182,40 +193,58 @@ class _Collector:
             # A scale so extreme that the precision cannot be factored; it has no weight.
             return -np.inf
         self.converged = self.converged and all(fit.converged for fit in found.fits)
-        self.nodes[theta.tobytes()] = _node(self.objective.model, theta, found.fits)
+        self.held += sum({id(fit.covariance): fit.covariance.nbytes for fit in found.fits}.values())
+        hold = self.held <= HELD_FACTORS
+        self.components[theta.tobytes()] = component(self.objective.model, np.exp(theta), found.fits, hold=hold)
+        self.elbos[theta.tobytes()] = [fit.elbo for fit in found.fits]
         return found.value
 
 
-def _node(model: DEF, theta: Array, fits: tuple[FullFit, ...]) -> Node:
-    layer = model.with_scales(np.exp(theta)).layers[0]
-    return Node(theta, np.stack([fit.mean for fit in fits]), tuple(fit.covariance for fit in fits), layer)
+def component(model: DEF, scales: Array, fits: tuple[FullFit, ...], *, hold: bool = True) -> Component:
+    """Return the fits of all observations at one set of scales; those that share a covariance go on to share it."""
+    places: dict[int, int] = {}
+    which = [places.setdefault(id(fit.covariance), len(places)) for fit in fits]
+    distinct = [fits[which.index(k)].covariance for k in range(len(places))]
+    batch = CovarianceBatch(distinct if hold else [one.released() for one in distinct], which)
+    mean, layer = np.stack([fit.mean for fit in fits]), model.with_scales(scales).layers[0]
+    return Component(mean, batch, layer, dict(zip(model.unknown_scales, scales.tolist(), strict=True)))
 
 
 def _collected(objective: ScaleObjective, collected: _Collector, integral: Integral) -> ScaleFit:
     """Return the fit with the nodes that count."""
-    keep = np.flatnonzero(integral.log_weights > np.log(NEGLIGIBLE))
-    weights = np.exp(integral.log_weights[keep])
-    weights /= np.sum(weights)
-    nodes = tuple(collected.nodes[integral.nodes[k].tobytes()] for k in keep)
-    scales = objective.model.unknown_scales
-    if len(scales) == 1:
-        posteriors = [from_grid(scales[0], integral.nodes[:, 0], integral.log_density)]
+    share = NEGLIGIBLE if integral.nodes.shape[1] == 1 else NEGLIGIBLE_OF_MANY
+    keep = np.flatnonzero(integral.log_weights > np.log(share))
+    weights, scales = np.exp(integral.log_weights[keep]), objective.model.unknown_scales
+    if integral.marginals is not None:
+        posteriors = [from_grid(scale, *own) for scale, own in zip(scales, integral.marginals, strict=True)]
     else:
         pairs = zip(scales, integral.nodes.T, strict=True)
         posteriors = [from_weighted(scale, own, np.exp(integral.log_weights)) for scale, own in pairs]
-    message = (GRID if len(scales) == 1 else SAMPLED).format(count=len(nodes), effective=integral.effective)
+    keys = [integral.nodes[k].tobytes() for k in keep]
+    message = SAMPLED if integral.marginals is None else GRID
     return ScaleFit(
-        tuple(posteriors), nodes, weights, integral.log_integral, integral.effective, collected.converged, message
+        tuple(posteriors),
+        tuple(collected.components[key] for key in keys),
+        weights / np.sum(weights),
+        integral.nodes[keep],
+        np.array([collected.elbos[key] for key in keys]),
+        integral.log_integral,
+        integral.effective,
+        collected.converged,
+        message.format(count=len(keep), effective=integral.effective),
     )
 
 
 def _at_mode(objective: ScaleObjective, mode: Array) -> ScaleFit:
+    """Return the fit at one set of scales."""
     fits = objective.evaluate(mode).fits
     scales = objective.model.unknown_scales
     return ScaleFit(
         tuple(at_point(scale, float(one)) for scale, one in zip(scales, mode, strict=True)),
-        (_node(objective.model, mode, fits),),
+        (component(objective.model, np.exp(mode), fits),),
         np.ones(1),
+        mode[None],
+        np.array([[fit.elbo for fit in fits]]),
         float("nan"),
         1.0,
         all(fit.converged for fit in fits),

@@ -113,8 +113,9 @@ class IterativeCovariance(Covariance):
         if self._count < FIRST_DRAWS:
             return FIRST_DRAWS - self._count
         share = float(np.median(self._moment / self._estimate()))
-        needed = int(np.ceil(0.5 * (share / self.tol) ** 2))
-        return min(needed, MOST_DRAWS) - self._count
+        needed = min(0.5 * (share / self.tol) ** 2, MOST_DRAWS)
+        # A few more than foreseen, so that the second batch is nearly always the last.
+        return int(np.ceil(min(1.1 * needed, MOST_DRAWS))) - self._count if self._count < needed else 0
 
     def _draw_more(self, count: int) -> None:
         """Add draws, and what they say of the variances."""

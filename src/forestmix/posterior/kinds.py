@@ -10,6 +10,7 @@ from forestmix.arrays import Array, generator
 from forestmix.model import DEF, Observations
 from forestmix.posterior.component import Component, FactorisedComponent
 from forestmix.posterior.covariance import Covariance, CovarianceBatch, FactoredCovariance
+from forestmix.posterior.factor import BlockFactor
 from forestmix.posterior.iterative import IterativeCovariance
 from forestmix.posterior.layer import LayerPosterior
 from forestmix.posterior.means import corrected_means
@@ -71,4 +72,4 @@ def make_covariance(system: LatentSystem, kappa: Array, tol: float, rng: Any, pr
 
 def is_factored(covariance: CovarianceBatch) -> bool:
     """Whether products with the covariance are exact and cheap."""
-    return all(isinstance(one, FactoredCovariance) for one in covariance.distinct)
+    return all(isinstance(one, FactoredCovariance | BlockFactor) for one in covariance.distinct)

@@ -1,13 +1,13 @@
 """Leaving one row out without fitting again: how well each row is predicted by all the others.
 
-Row i enters the precision as ``kappa_i w_i w_i^T``. With ``v_i = w_i^T Sigma w_i`` and ``h_i = kappa_i v_i < 1``, the row's
-leverage, the natural parameter has without it::
+Row i enters the precision as ``kappa_i w_i w_i^T``. With ``v_i = w_i^T Sigma w_i`` and its leverage
+``h_i = kappa_i v_i < 1``, the natural parameter has without it::
 
     v_-i = v_i / (1 - h_i)        m_-i = m_i - v_-i e_i        elpd_i = log int p(x_i | eta) N(eta; m_-i, v_-i) d eta
 
 exact for Gaussian rows. For others e and kappa stand for the row at the posterior with it, which holds as long as
-leaving it out moves eta little; ``untrusted`` rows are those for which that is in doubt. Under a mixture of components
-with weights pi, those without row i are proportional to ``pi_s / p_s(x_i)``, so ``elpd_i = -log sum_s pi_s / p_s(x_i)``.
+leaving it out moves eta little; ``untrusted`` rows are those for which that is in doubt. Components of a mixture with
+weights pi have weights proportional to ``pi_s / p_s(x_i)`` without row i, so ``elpd_i = -log sum_s pi_s / p_s(x_i)``.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class Mixture:
 class LayerMarginals:
     """One layer of latents under a posterior; arrays are (m,), or (N, m) for a batch.
 
-    ``mean``, ``sd``: of each latent; ``sd_error``: the standard errors of ``sd`` where draws estimate it, else ``None``.
+    ``mean``, ``sd``: of each latent; ``sd_error``: standard errors of ``sd`` where draws estimate it, else ``None``.
     """
 
     def __init__(self, mixture: Mixture, columns: slice, single: bool, dtype: np.dtype) -> None:
@@ -112,11 +112,13 @@ class LayerMarginals:
     def variance(self, C: Any) -> Any:
         """Return the variance of ``c^T y`` for each row c of C, (K, m) dense or sparse; (m,) for one c."""
         vectors, one = self._functionals(C)
-        found = self._mixture.moments(vectors)[1]
+        # What is beyond the range of the precision is infinite.
+        with np.errstate(over="ignore"):
+            found = self._mixture.moments(vectors)[1]
         return self._shaped(found[:, 0] if one else found)
 
     def covariance(self, C: Any = None) -> Any:
-        """Return the covariance matrix of ``C y``, (K, K); of all latents when C is left out, and a number for one c."""
+        """Return the covariance matrix of ``C y``, (K, K); of all latents when C is left out; a number for one c."""
         count = self.size if C is None else (1 if np.ndim(C) == 1 else C.shape[0] if hasattr(C, "shape") else len(C))
         if count > MOST_ENTRIES:
             raise ForestmixError(
@@ -124,7 +126,8 @@ class LayerMarginals:
                 "variance(C) or sample()."
             )
         vectors, one = self._functionals(C)
-        found = self._mixture.covariance(vectors)
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = self._mixture.covariance(vectors)
         return self._shaped(found[:, 0, 0] if one else found)
 
     @property

@@ -1,7 +1,7 @@
 """Corrected means: the optimum of the ELBO once correlation is put back.
 
 Dropping correlations changes the spreads of rows, and for rows that are not Gaussian that moves the means of the best
-factorised q. With ``Sigma`` from linear response and ``v_i = w_i^T Sigma w_i`` held, the means of ``N(mu, Sigma)`` climb ::
+factorised q. With ``Sigma`` from linear response and ``v_i = w_i^T Sigma w_i`` held, those of ``N(mu, Sigma)`` climb::
 
     L(mu) = sum_i E log p(x_i | m_i + sqrt(v_i) z) - sum_j (mu_j - mu0_j)^2 / (2 sigma0_j^2)
 

@@ -1,7 +1,8 @@
 """Pareto-smoothed importance sampling (Vehtari, Simpson, Gelman, Yao and Gabry, JMLR 25, 2024).
 
-Importance weights ``p(x, y) / q(y)`` of draws from q have a tail like a generalised Pareto distribution with shape k. With
-``k < 0.7`` averages over the draws can be relied on, and q is close to the posterior; above 1 not even their mean exists.
+Importance weights ``p(x, y) / q(y)`` of draws from q have a tail like a generalised Pareto distribution of shape k.
+With ``k < 0.7`` averages over the draws can be relied on, and q is close to the posterior; above 1 not even the mean of
+the weights exists.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ def smoothed(log_weights: Array) -> Smoothed:
 def generalised_pareto(excess: Array) -> tuple[float, float]:
     """Return shape k and scale sigma of a generalised Pareto distribution (Zhang and Stephens, Technometrics, 2009).
 
-    With ``theta = -k / sigma`` the likelihood is profiled, and theta is averaged over a grid with a weak prior. Then k is
-    drawn a little to 0.5, as if ten more values had said so (Vehtari et al., appendix C).
+    With ``theta = -k / sigma`` the likelihood is profiled, and theta is averaged over a grid with a weak prior. Then k
+    is drawn a little to 0.5, as if ten more values had said so (Vehtari et al., appendix C).
     """
     x = np.sort(excess)
     n = len(x)

@@ -47,7 +47,8 @@ class Posterior:
 
     def __init__(
         self, components: Sequence[Component], weights: Any, model: DEF, data: Observations, kind: str,
-        *, factors: tuple[Array, Array] | None = None, scales: Mapping[str, Any] | None = None, log_evidence: Any = None,
+        *, factors: tuple[Array, Array] | None = None, scales: Mapping[str, Any] | None = None,
+        log_evidence: Any = None,
     ) -> None:  # fmt: skip
         self.mixture = Mixture(components, np.asarray(weights, np.float64))
         self.model, self.data, self.kind = model, data, kind
@@ -226,4 +227,4 @@ def made(result: Result, kind: str, tol: float, rng: Any, progress: bool) -> Pos
         component = corrected_component(model, data, factors, tol, rng, progress)
     else:
         component = factorised_component(result)
-    return Posterior([component], [1.0], model, data, kind, factors=factors)
+    return Posterior([component], [1.0], model, data, kind, factors=factors, scales=result.scales)

@@ -62,7 +62,7 @@ class LatentSystem:
         return self.weights.forward(mean) + self.bias
 
     def terms(self, eta: Array, variance: Array) -> RowExpectations:
-        """Return ``E log p``, ``e_i`` and ``kappa_i`` at ``eta_i ~ N(m_i, v_i)``, 0 for missing entries; (N or 1, n)."""
+        """Return ``E log p``, ``e_i`` and ``kappa_i`` at ``eta_i ~ N(m_i, v_i)``, 0 where x is missing; (N or 1, n)."""
         with np.errstate(over="ignore", invalid="ignore"):
             found = self.family.expectations(self.data.x.astype(np.float64), eta, np.sqrt(variance))
         parts = [np.atleast_2d(np.asarray(part, np.float64)) for part in found]

@@ -9,9 +9,12 @@ from scipy import integrate, sparse, special, stats
 
 import forestmix as fmx
 import oracles
-from forestmix import prediction
 from forestmix.families import Bernoulli, Binomial, Mixed, Poisson
 from forestmix.families.base import smallest_count
+from forestmix.posterior import prediction
+from forestmix.posterior.component import Component
+from forestmix.posterior.covariance import DiagonalCovariance
+from forestmix.posterior.marginals import Mixture
 
 TWINS = {
     "gaussian": (fmx.Gaussian(0.7), lambda eta: stats.norm(eta, 0.7)),
@@ -20,7 +23,7 @@ TWINS = {
     "many trials": (Binomial(10**6), lambda eta: stats.binom(10**6, special.expit(eta))),
     "poisson": (Poisson(), lambda eta: stats.poisson(np.exp(eta))),
 }
-COUNTS = [name for name in TWINS if name != "gaussian"]
+COUNTS = [name for name in TWINS if name not in ("gaussian", "bernoulli")]
 ETA = np.array([-30.0, -8.0, -2.0, -0.1, 0.0, 0.4, 3.0, 20.0])
 PROBABILITY = np.array([1e-6, 0.025, 0.3, 0.5, 0.95, 0.999999])[:, None]
 #: Mean and sd of eta: narrow and wide beside the family's own spread, and none at all.
@@ -54,11 +57,10 @@ def gaussian_result(rng, batch=False, dtype=np.float64):
 def predictive(family, mean, sd, level=0.9):
     """Prediction of rows that have eta ~ N(mean, sd^2), by a model without observations."""
     mean, sd = np.atleast_1d(mean), np.atleast_1d(sd)
-    model = fmx.DEF(fmx.Layer(fmx.Gaussian(1.0), np.eye(len(mean))))
-    data = prediction.Observations(np.zeros((1, len(mean))), None, True)
     # A row of zeros has no spread; one with a weight has that of its own latent.
     layer = fmx.Layer(family, np.diag((sd > 0).astype(float)), mean)
-    return prediction.predict(model, data, np.zeros(len(mean)), np.where(sd > 0, sd, 1.0), layer, level)
+    one = Component(np.zeros(len(mean)), DiagonalCovariance(np.where(sd > 0, sd, 1.0) ** 2), layer)
+    return prediction.predict(Mixture([one], np.ones(1)), None, level, True)
 
 
 # Families.
@@ -138,7 +140,7 @@ def test_smallest_count_in_wide_brackets():
 def test_gaussian_rows_are_exact(batch):
     result, W, b, sd = gaussian_result(np.random.default_rng(0), batch)
     for corrected in (False, True):
-        got = result.predict(level=0.8, corrected=corrected)
+        got = result.posterior("corrected" if corrected else "factorised").predict(level=0.8)
         covariance = (
             oracles.posterior(W, b, sd, 0.3, 0.8, np.zeros(8))[1]
             if corrected
@@ -159,9 +161,9 @@ def test_corrected_intervals_of_other_rows_are_wider():
     W = np.ones((20, 1)) + 0.3 * rng.standard_normal((20, 3))
     model = fmx.DEF(fmx.Layer(Poisson(), W, 0.5))
     result = fmx.infer(model, model.sample(rng, 2).x)
-    got = result.predict(corrected=True)
-    assert got.eta_sd == pytest.approx(result.corrected_sd(W), rel=1e-12)
-    assert not np.allclose(got.eta_sd, result.predict().eta_sd, rtol=0.05)
+    got = result.posterior().predict()
+    assert got.eta_sd == pytest.approx(np.sqrt(result.posterior().variance(W)), rel=1e-12)
+    assert not np.allclose(got.eta_sd, result.posterior("factorised").predict().eta_sd, rtol=0.05)
 
 
 # Counts.
@@ -271,7 +273,7 @@ def test_coverage_on_data_from_the_model():
         model = fmx.DEF(fmx.Layer(family, W, 1.0))
         x = model.sample(rng, 60).x
         hidden = rng.random(x.shape) < 0.3
-        got = fmx.infer(model, np.where(hidden, np.nan, x)).predict(level=0.9, corrected=True)
+        got = fmx.infer(model, np.where(hidden, np.nan, x)).posterior().predict(level=0.9)
         covered = np.mean(((x >= got.lower) & (x <= got.upper))[hidden])
         # Counts cover at least the level, since an interval cannot cut one.
         assert 0.88 < covered < (0.92 if family.name == "gaussian" else 0.99)
@@ -287,11 +289,12 @@ def test_chosen_rows(kind, batch):
     W = rng.standard_normal((8, 4)) * (rng.random((8, 4)) < 0.6)
     model = fmx.DEF(fmx.Layer(Binomial(np.arange(1, 9)), kind(W), rng.standard_normal(8)))
     result = fmx.infer(model, model.sample(rng, 2 if batch else None).x)
-    for corrected in (False, True):
-        whole = result.predict(corrected=corrected)
+    for kind in ("factorised", "corrected"):
+        posterior = result.posterior(kind)
+        whole = posterior.predict()
         mask = np.arange(8) % 3 == 0
         for rows, chosen in (([5, 1, 1], [5, 1, 1]), (mask, mask), (list(mask), mask), (6, [6])):
-            got = result.predict(rows, corrected=corrected)
+            got = posterior.predict(rows)
             for field in ("eta_mean", "eta_sd", "eta_lower", "eta_upper", "mean", "lower", "upper"):
                 assert getattr(got, field) == pytest.approx(getattr(whole, field)[..., chosen], rel=1e-6)
 
@@ -300,7 +303,7 @@ def test_new_rows_with_a_family_of_their_own():
     rng = np.random.default_rng(6)
     result, *_ = gaussian_result(rng, batch=True)
     design = rng.standard_normal((5, 4)) * 0.3
-    got = result.predict(fmx.Layer(Poisson(), design, 0.2))
+    got = result.posterior("factorised").predict(fmx.Layer(Poisson(), design, 0.2))
     mean, variance = result.mean @ design.T + 0.2, result.sd**2 @ (design**2).T
     assert got.eta_mean == pytest.approx(mean)
     assert got.eta_sd == pytest.approx(np.sqrt(variance))
@@ -311,9 +314,9 @@ def test_new_rows_with_a_family_of_their_own():
 def test_float32_in_float32_out():
     result, *_ = gaussian_result(np.random.default_rng(7), dtype=np.float32)
     for layer in (None, fmx.Layer(Poisson(), np.ones((2, 4), np.float32))):
-        got = result.predict(layer, corrected=True)
+        got = result.posterior().predict(layer)
         assert {getattr(got, field).dtype for field in got.__dataclass_fields__} == {np.dtype(np.float32)}
-    assert result.sample(0).dtype == np.float32
+    assert result.posterior().sample(rng=0).dtype == np.float32
 
 
 @pytest.mark.parametrize(
@@ -335,35 +338,48 @@ def test_float32_in_float32_out():
 def test_bad_arguments(arguments, message):
     result, *_ = gaussian_result(np.random.default_rng(8))
     with pytest.raises(fmx.ArgumentError, match=message):
-        result.predict(**arguments)
+        result.posterior().predict(**arguments)
 
 
-# Draws from q.
+# Rows of 0 and 1, and mixtures of components.
 
 
-@pytest.mark.parametrize("batch", [False, True])
-def test_samples_have_the_moments_of_q(batch):
-    result, *_ = gaussian_result(np.random.default_rng(9), batch)
-    draws = result.sample(np.random.default_rng(1), size=20_000)
-    assert draws.shape == (20_000, *result.mean.shape)
-    assert (np.abs(draws.mean(axis=0) - result.mean) < 5 * result.sd / np.sqrt(20_000)).all()
-    assert draws.std(axis=0) == pytest.approx(result.sd, rel=0.04)
-    flat = ((draws - result.mean) / result.sd).reshape(20_000, -1)
-    assert np.abs(np.corrcoef(flat.T) - np.eye(flat.shape[1])).max() < 0.04
-    assert stats.kstest(flat[:, 0], "norm").pvalue > 1e-3
+def test_rows_of_0_and_1_have_the_interval_of_their_probability():
+    mean, sd = np.array([-3.0, 0.4, 2.0]), np.array([0.5, 1.0, 3.0])
+    got = predictive(Bernoulli(), mean, sd, 0.8)
+    for i in range(3):
+        probability = lambda z, i=i: special.expit(mean[i] + sd[i] * z) * stats.norm.pdf(z)  # noqa: E731
+        assert got.mean[i] == pytest.approx(integrate.quad(probability, -12, 12, epsabs=1e-13)[0], rel=1e-9)
+    assert got.lower == pytest.approx(special.expit(mean + sd * stats.norm.ppf(0.1)), rel=1e-12)
+    assert got.upper == pytest.approx(special.expit(mean + sd * stats.norm.ppf(0.9)), rel=1e-12)
 
 
-def test_samples_repeat_with_a_seed():
-    result, *_ = gaussian_result(np.random.default_rng(10))
-    assert result.sample(3).shape == (4,)
-    assert (result.sample(3) == result.sample(3)).all()
-    assert (result.sample(3, size=1)[0] == result.sample(3)).all()
+def two_components(family, other, weights=(0.3, 0.7)):
+    W = np.array([[1.0, 0.0], [0.5, -1.0]])
+    parts = [
+        Component(np.array([0.2, 1.0]), DiagonalCovariance(np.array([0.3, 0.2])), fmx.Layer(family, W, 0.4)),
+        Component(np.array([-0.5, 0.3]), DiagonalCovariance(np.array([0.1, 0.6])), fmx.Layer(other, W, 0.4)),
+    ]
+    return Mixture(parts, np.array(weights)), W
 
 
-@pytest.mark.parametrize("size", [0, -1, 1.5, True])
-def test_bad_sizes(size):
-    result, *_ = gaussian_result(np.random.default_rng(11))
-    with pytest.raises(fmx.ArgumentError, match="size must be a positive integer or None; got"):
-        result.sample(size=size)
-    with pytest.raises(fmx.ArgumentError, match="rng must be"):
-        result.sample(rng="seed")
+@pytest.mark.parametrize(("family", "other"), [(fmx.Gaussian(0.3), fmx.Gaussian(1.1)), (Poisson(), Poisson())])
+def test_mixtures_equal_draws_from_them(family, other):
+    mixture, W = two_components(family, other)
+    got = prediction.predict(mixture, None, 0.8, True)
+    rng = np.random.default_rng(0)
+    count = 400_000
+    drawn = []
+    for part, share in zip(mixture.components, mixture.weights[0], strict=True):
+        size = round(count * share)
+        y = part.mean[0] + np.sqrt(part.covariance.variance()[0]) * rng.standard_normal((size, 2))
+        drawn.append(np.stack([y @ W.T + 0.4, part.layer.family.sample(y @ W.T + 0.4, rng)]))
+    eta, x = np.concatenate(drawn, axis=1)
+    assert got.eta_mean == pytest.approx(eta.mean(axis=0), abs=0.01)
+    assert got.eta_sd == pytest.approx(eta.std(axis=0), rel=0.01)
+    assert got.mean == pytest.approx(x.mean(axis=0), rel=0.02)
+    for end, p in ((got.eta_lower, 0.1), (got.eta_upper, 0.9)):
+        assert np.mean(eta <= end, axis=0) == pytest.approx([p, p], abs=0.005)
+    for end, p in ((got.lower, 0.1), (got.upper, 0.9)):
+        assert (np.mean(x <= end, axis=0) > p - 0.005).all()
+        assert (np.mean(x < end, axis=0) < p + 0.005).all()

@@ -29,7 +29,6 @@ class Fit:
         model: the model that was fitted, a ``DEF`` with one layer.
         posterior: the posterior of all effects, in the order of ``names``: moments, draws, covariances.
         scales: the posterior of each unknown scale, by the scale's object in ``priors``.
-        solution: all of these, with the value of each scale in each component of ``posterior``.
 
     """
 

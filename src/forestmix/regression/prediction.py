@@ -148,10 +148,10 @@ def mixture_of_rows(fit: Fit, wanted: Wanted) -> Mixture:
         column = scipy.sparse.csr_array((values, (rows, np.zeros_like(rows))), shape=(matrix.shape[0], 1))
         matrix = scipy.sparse.hstack([matrix, column], format="csr")
     components = []
-    for place, part in enumerate(fit.posterior.mixture.components):
+    for part in fit.posterior.mixture.components:
         noise = part.layer.family.sd if isinstance(part.layer.family, Gaussian) else None
         layer = Layer(family_of(fit.family, noise, wanted.trials), matrix, wanted.offset)
-        sds = np.array([_sd_of_groups(fit, block.name, place) for block, _, _ in wanted.rows.unseen])
+        sds = np.array([_sd_of_groups(fit, block.name, part) for block, _, _ in wanted.rows.unseen])
         components.append(_with_new_levels(part, sds, layer))
     return Mixture(components, fit.posterior.mixture.weights)
 
@@ -163,10 +163,10 @@ def _with_new_levels(part: Component, sds: Array, layer: Layer) -> Component:
     return Component(mean, ExtendedCovariance(part.covariance.distinct[0], sds**2), layer)  # type: ignore[arg-type]
 
 
-def _sd_of_groups(fit: Fit, name: str, place: int) -> float:
+def _sd_of_groups(fit: Fit, name: str, part: Component) -> float:
     """Return the sd of a group's effects in one component: its unknown scale's value there, or the number given."""
     sd = fit.priors.blocks[name].sd
-    return float(fit.solution.values[sd][place]) if isinstance(sd, Scale) else float(sd[0])
+    return fit.solution.scale_in(part, sd) if isinstance(sd, Scale) else float(sd[0])
 
 
 def _trials(family: str, extra: Extra, frame: Any) -> Array | None:

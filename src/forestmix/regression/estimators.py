@@ -59,7 +59,7 @@ class BayesianRegressor(RegressorMixin, _Linear):
         prior_sd: sd of the coefficients' N(0, sd^2) prior: None for one that is learned, "ard" for one of each column
             (automatic relevance determination), a number, or one for each column.
         noise: sd of Gaussian rows; learned when left out.
-        fit_intercept: whether there is an intercept, with a wide prior of its own.
+        fit_intercept: whether there is an intercept, with the wide prior that ``regress`` gives it.
 
     Attributes:
         coef_, coef_sd_: posterior mean and standard deviation of each coefficient.
@@ -125,7 +125,7 @@ class BayesianClassifier(ClassifierMixin, _Linear):
     Args:
         prior_sd: sd of the coefficients' N(0, sd^2) prior: None for one that is learned, "ard" for one of each column,
             a number, or one for each column.
-        fit_intercept: whether there is an intercept, with a wide prior of its own.
+        fit_intercept: whether there is an intercept, with the wide prior that ``regress`` gives it.
 
     Attributes:
         classes_: the classes.

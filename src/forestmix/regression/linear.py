@@ -20,9 +20,6 @@ from forestmix.regression.priors import WIDTH, default_noise, moments
 from forestmix.regression.solve import Solution, solve
 from forestmix.scales import HalfNormal, Scale
 
-#: The intercept's prior sd in units of the response: wide enough to leave the data alone.
-INTERCEPT_WIDTH = 20.0
-
 
 class Linear(NamedTuple):
     """A fitted linear predictor: the solution, whether its first latent is the intercept, and its constant."""
@@ -76,7 +73,7 @@ def fit_linear(
     centre, unit = centre_and_unit(family, y, None, zero, weights)
     found = moments(X, weights)
     scales = _prior_scales(prior_sd, n_columns, WIDTH * unit / found.spread)
-    width = INTERCEPT_WIDTH * unit * np.hypot(1.0, np.linalg.norm(found.mean / found.spread))
+    width = WIDTH * unit * np.hypot(1.0, np.linalg.norm(found.mean / found.spread))
     sds = [*([float(width)] if intercept else []), *scales]
     means = np.concatenate([[centre] if intercept else [], np.zeros(n_columns)])
     row_noise = None if family != "gaussian" else default_noise(matrix, y, unit)

@@ -31,6 +31,11 @@ if TYPE_CHECKING:
     from forestmix.posterior.prediction import Prediction
     from forestmix.posterior.result import Result
     from forestmix.posterior.table import Table
+    from forestmix.regression.encoder import LatentEncoder as LatentEncoder
+    from forestmix.regression.estimators import BayesianClassifier as BayesianClassifier
+    from forestmix.regression.estimators import BayesianRegressor as BayesianRegressor
+    from forestmix.regression.fit import Fit
+    from forestmix.regression.regress import regress
     from forestmix.run import infer
     from forestmix.weights import Convolution, windows
 
@@ -63,6 +68,10 @@ else:
         "inference.status": ("Status", "Trace"),
         "posterior.result": ("Result",),
         "posterior.table": ("Table",),
+        "regression.encoder": ("LatentEncoder",),
+        "regression.estimators": ("BayesianClassifier", "BayesianRegressor"),
+        "regression.fit": ("Fit",),
+        "regression.regress": ("regress",),
         "inference.loop": ("Iteration",),
         "run": ("infer",),
         "scales": ("scales",),
@@ -88,7 +97,7 @@ else:
         return sorted([*_HOME_OF, "__version__"])
 
 
-#: All of them but ``ForestMixtureModel``, which needs scikit-learn: ``from forestmix import *`` works without it.
+#: All of them but the estimators, which need scikit-learn: ``from forestmix import *`` works without it.
 __all__ = [
     "CAVI",
     "DEF",
@@ -101,6 +110,7 @@ __all__ = [
     "Convolution",
     "Damped",
     "Exponential",
+    "Fit",
     "ForestDraw",
     "ForestMixture",
     "ForestPosterior",
@@ -134,6 +144,7 @@ __all__ = [
     "infer",
     "log_evidence",
     "optimal_auxiliary",
+    "regress",
     "scales",
     "select_n_trees",
     "windows",

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import forestmix as fmx
-from support.array_libraries import LIBRARIES, namespace, numpy_of
 from forestmix.weights.arrays import ArrayWeights
+from support.array_libraries import LIBRARIES, namespace, numpy_of
 
 FAMILIES = {
     "gaussian": fmx.Gaussian(sd=0.7),

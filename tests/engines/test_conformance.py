@@ -7,13 +7,13 @@ import pytest
 from scipy import sparse
 
 import forestmix as fmx
-from support.engine_cases import GaussianFactors, families
 from forestmix.engines.compiled.engine import CompiledEngine
 from forestmix.engines.protocol import Spread, Statistics, Want
 from forestmix.engines.reference import ReferenceEngine
 from forestmix.errors import ArgumentError
 from forestmix.model import Observations, observations
 from forestmix.weights import Convolution, LayeredWeights, as_weights
+from support.engine_cases import GaussianFactors, families
 
 ENGINES = {"reference": ReferenceEngine(), "compiled": CompiledEngine()}
 REFERENCE = ReferenceEngine()

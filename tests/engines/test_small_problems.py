@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import forestmix as fmx
-from support.engine_cases import FAMILIES, families
 from forestmix import small, vectors
+from support.engine_cases import FAMILIES, families
 
 KINDS = {
     "dense": np.ascontiguousarray, "by columns": np.asfortranarray, "csr": sparse.csr_array, "csc": sparse.csc_array,

@@ -5,12 +5,11 @@ import itertools
 import mpmath as mp
 import numpy as np
 import pytest
-from forestmix.engines.compiled.expectations import fill_lower_expectations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.array_libraries import LIBRARIES, namespace, numpy_of
 from forestmix.families.expectations import NARROW, exponential, mills_ratio, softplus
+from support.array_libraries import LIBRARIES, namespace, numpy_of
 from support.softplus_oracle import DIGITS, exact
 
 XP = namespace("numpy")

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import forestmix as fmx
-from support import known_models
-from support import oracles
+from support import known_models, oracles
 
 
 @pytest.mark.parametrize("objective", ["fm", "elbo"])

@@ -6,13 +6,11 @@ from hypothesis import given, settings
 from scipy import linalg, sparse, special
 
 import forestmix as fmx
-from support import known_models
-from support import oracles
-from support import strategies
 from forestmix.posterior import roots
 from forestmix.posterior.covariance import CovarianceBatch, DiagonalCovariance, FactoredCovariance
 from forestmix.weights import as_weights
 from posterior.models import CURVATURES, ROWS, count_model, dense_covariance
+from support import known_models, oracles, strategies
 
 
 def factored(seed=0, n=9, m=5):

@@ -1,12 +1,12 @@
 """Gaussian q with full covariance: exact for Gaussian rows, monotone, at the maximum of an ELBO written anew."""
 
 import numpy as np
+import oracles
 import pytest
 import scipy.optimize
 import scipy.sparse
 
 import forestmix as fmx
-import oracles
 from forestmix.model import observations
 from forestmix.posterior.full import Start, fit_full
 

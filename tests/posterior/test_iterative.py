@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from support import deep_oracles
 import forestmix as fmx
 from forestmix.model import Prior
 from forestmix.posterior import conjugate, iterative, kinds
@@ -13,6 +12,7 @@ from forestmix.posterior.iterative import IterativeCovariance
 from forestmix.weights import as_weights, blocks
 from posterior.models import ROWS, count_model
 from posterior.test_covariance import check_draws
+from support import deep_oracles
 
 
 @pytest.fixture(autouse=True)

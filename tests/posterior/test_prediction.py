@@ -8,13 +8,13 @@ import pytest
 from scipy import integrate, sparse, special, stats
 
 import forestmix as fmx
-from support import oracles
 from forestmix.families import Bernoulli, Binomial, Mixed, Poisson
 from forestmix.families.base import smallest_count
 from forestmix.posterior import prediction
 from forestmix.posterior.component import Component
 from forestmix.posterior.covariance import DiagonalCovariance
 from forestmix.posterior.marginals import Mixture
+from support import oracles
 
 TWINS = {
     "gaussian": (fmx.Gaussian(0.7), lambda eta: stats.norm(eta, 0.7)),

@@ -5,7 +5,6 @@ import pytest
 from scipy import sparse
 
 import forestmix as fmx
-from support.engine_cases import GaussianFactors, families
 from forestmix.engines.compiled.engine import CompiledEngine
 from forestmix.engines.protocol import PriorMoments, Spread, Want
 from forestmix.engines.reference import ReferenceEngine
@@ -13,6 +12,7 @@ from forestmix.engines.rows import expected_terms
 from forestmix.model import observations
 from forestmix.partition import Partition
 from forestmix.weights import as_weights
+from support.engine_cases import GaussianFactors, families
 
 ENGINE, REFERENCE = CompiledEngine(), ReferenceEngine()
 KINDS = {

@@ -67,7 +67,8 @@ def make_covariance(system: LatentSystem, kappa: Array, tol: float, rng: Any, pr
     """Return the covariance at given curvatures: by a factor where one can be held, else by draws."""
     if system.weights.shape[1] <= FACTOR_LIMIT:
         return FactoredCovariance(system.weights, kappa, system.scale, tol, keep=hold)
-    return IterativeCovariance(system.weights, kappa, system.scale, system.stacked.prior_variance, tol, rng, progress=progress)
+    prior_variance = system.stacked.prior_variance
+    return IterativeCovariance(system.weights, kappa, system.scale, prior_variance, tol, rng, progress=progress)
 
 
 def is_factored(covariance: CovarianceBatch) -> bool:

@@ -7,15 +7,10 @@ import pytest
 from scipy import sparse
 
 import forestmix as fmx
-<<<<<<< HEAD
-from forestmix.inference import accelerate, direct
-from forestmix.model import observations
-=======
 from forestmix.engines.reference import ReferenceEngine
 from forestmix.inference import accelerate, direct
 from forestmix.model import observations
 from forestmix.problem import factored
->>>>>>> tests
 from forestmix.weights import as_weights, gram
 
 

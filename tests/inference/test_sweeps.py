@@ -2,21 +2,9 @@
 
 import numpy as np
 import pytest
-<<<<<<< HEAD
-from forestmix.inference.sweep import sweeps
-from scipy import sparse
-
-import forestmix as fmx
-from forestmix.inference import compiled, interpreted
-from forestmix.model import observations
-from forestmix.partition import Partition
-from forestmix.problem.gaussian import Problem
-from forestmix.problem.given import GaussianFactors
-=======
 from scipy import sparse, special
 
 import forestmix as fmx
->>>>>>> tests
 
 N, M, NODES = 30, 7, 90
 Z, NODE_WEIGHTS = special.roots_hermitenorm(NODES)

@@ -222,22 +222,40 @@ class _AtScales:
 
     def _working_rows(self) -> tuple[Array, Array]:
         """Return for each row an eta at which x is likely and the curvature there, (N, n); 0 for a missing entry."""
-        x = self.data.x.astype(np.float64)
-        kind, factor, shift, sign, target, _ = np.broadcast_arrays(*self.layer.family.primitive(x), x)[:6]  # type: ignore[misc]
-        exponential, softplus = kind == Kind.EXPONENTIAL, kind == Kind.SOFTPLUS
-        some = exponential & (target > 0)
-        # A count of 0 is taken as some way below the mean of the others.
-        counts = np.where(some, target, 0.0).sum(axis=1) / np.maximum(some.sum(axis=1), 1)
-        none = np.where(counts > 0, np.log(np.maximum(counts, np.finfo(np.float64).tiny)), 0.0) - 1
-        share = np.where(softplus, (factor * target + 0.5) / (factor + 1), 0.5)
-        zeta = np.where(
-            exponential, np.log(target, out=np.repeat(none[:, None], x.shape[1], axis=1), where=some), target
-        )
-        zeta = np.where(softplus, scipy.special.logit(share), zeta)
-        with np.errstate(over="ignore"):
-            curvature = np.where(exponential, np.exp(zeta), np.where(softplus, share * (1 - share), 1.0))
-        observed = True if self.data.observed is None else self.data.observed
-        return shift + sign * zeta, np.where(observed, factor * curvature, 0.0)
+        eta, kappa = np.zeros(self.data.x.shape), np.zeros(self.data.x.shape)
+        for part in self.rows.parts:
+            own = np.arange(self.layer.size) if part.places is None else part.places
+            target, factor = (np.broadcast_to(one, (len(eta), len(own))) for one in (part.target, part.factor))
+            zeta, curvature = _LIKELY[Kind(part.kind)](target, factor)
+            eta[:, own], kappa[:, own] = part.shift + part.sign * zeta, factor * curvature
+        return eta, kappa if self.data.observed is None else np.where(self.data.observed, kappa, 0.0)
+
+
+def _likely_quadratic(target: Array, factor: Array) -> tuple[Array, Array]:
+    """Return where ``A' = zeta`` is the target, and ``A'' = 1``."""
+    return target, np.ones_like(target)
+
+
+def _likely_exponential(target: Array, factor: Array) -> tuple[Array, Array]:
+    """Return where ``A' = exp(zeta)`` is the target; one of 0 is taken as some way below the mean of the others."""
+    some = target > 0
+    mean = np.sum(target, axis=1, keepdims=True) / np.maximum(np.sum(some, axis=1, keepdims=True), 1)
+    rate = np.where(some, target, np.where(mean > 0, mean, 1.0) / np.e)
+    return np.log(rate), rate
+
+
+def _likely_softplus(target: Array, factor: Array) -> tuple[Array, Array]:
+    """Return where ``A'``, a probability, is the target, drawn a little towards one half, as for generalised models."""
+    share = (factor * target + 0.5) / (factor + 1)
+    return scipy.special.logit(share), share * (1 - share)
+
+
+#: For each kind of rows: zeta at which x is likely and ``A''`` there (``forestmix.families.primitive``).
+_LIKELY = {
+    Kind.QUADRATIC: _likely_quadratic,
+    Kind.EXPONENTIAL: _likely_exponential,
+    Kind.SOFTPLUS: _likely_softplus,
+}
 
 
 def _curvature_gain(point: _Point) -> float:

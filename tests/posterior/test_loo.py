@@ -16,7 +16,8 @@ from forestmix.posterior.row_integrals import log_density, log_predictive
 #: (x, mean, sd) of eta: rows narrow and wide beside it, far in the tails, certain, and hardly seen.
 CASES = {
     "poisson": [
-        (0, 0.3, 0.5), (0, 2.0, 30.0), (7, 1.0, 0.01), (3, -20.0, 2.0), (0, 5.0, 0.5), (10**6, 12.0, 3.0), (40, 3.0, 1e3),
+        (0, 0.3, 0.5), (0, 2.0, 30.0), (7, 1.0, 0.01), (3, -20.0, 2.0), (0, 5.0, 0.5),
+        (10**6, 12.0, 3.0), (40, 3.0, 1e3),
     ],
     "binomial": [(0, 0.3, 0.5), (9, 0.3, 0.5), (4, -3.0, 20.0), (2, 8.0, 0.3), (0, 30.0, 0.2), (5, 0.0, 1e3)],
     "bernoulli": [(0, 0.3, 0.5), (1, -30.0, 2.0), (0, 30.0, 0.3), (1, 2.0, 100.0), (0, -40.0, 1.0)],

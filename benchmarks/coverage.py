@@ -50,9 +50,10 @@ def simulate(family, models, rng):
         hidden = rng.random(draw.x.shape) < MISSING
         result = fmx.infer(model, np.where(hidden, np.nan, draw.x))
         truth = draw.latents[0]
+        posteriors = {kind: result.posterior(kind) for kind in ("corrected", "factorised")}
         for kind, level in shares:
-            shares[kind, level].append(covered(result.posterior(kind), truth, level))
-        posterior = result.posterior()
+            shares[kind, level].append(covered(posteriors[kind], truth, level))
+        posterior = posteriors["corrected"]
         ranks.append(scipy.special.ndtr((truth - posterior.mean) / posterior.sd))
         predicted = posterior.predict(level=0.9)
         rows.append(((predicted.lower <= draw.x) & (draw.x <= predicted.upper))[hidden])

@@ -280,8 +280,8 @@ TABLE = {
     "compare": (lambda: fmx.compare([1]), "models must be a dictionary"),
     "compare entry": (lambda: fmx.compare({"a": 1}), r"models\['a'\] must be a Posterior"),
     "predict rows": (lambda: fmx.infer(model(), X).posterior().predict([[0], [1, 2]]), "rows must be None, .* unequal length"),
-    "result rng": (lambda: fmx.infer(model(), X).sample(-1), "rng must be .* got -1"),
-    "result size": (lambda: fmx.infer(model(), X).sample(0, size=True), "size must be .* got True"),
+    "result rng": (lambda: fmx.infer(model(), X).posterior().sample(rng=-1), "rng must be .* got -1"),
+    "result size": (lambda: fmx.infer(model(), X).posterior().sample(True), "size must be .* got True"),
     "layer float": (
         lambda: fmx.infer(model(), X).posterior().summary(layer=0.0),
         "layer must be a whole number .* got 0.0",

@@ -7,6 +7,7 @@ many times counts. The last column is after how many evaluations compiling would
 import time
 
 import numpy as np
+from forestmix.statistics import Site
 
 import forestmix as fmx
 from forestmix import small
@@ -14,7 +15,6 @@ from forestmix.engines.protocol import Want
 from forestmix.engines.reference import ReferenceEngine
 from forestmix.model import observations
 from forestmix.problem.given import GaussianFactors
-from forestmix.statistics import Site
 
 SHAPES = [(50, 5), (50, 20), (500, 10), (500, 100), (2000, 20), (2000, 200), (5000, 50), (5000, 1000)]
 FAMILIES = {"gaussian": fmx.Gaussian(1.0), "bernoulli": fmx.Bernoulli(), "poisson": fmx.Poisson()}

@@ -6,10 +6,10 @@ They take turns, so the ratios mean something on a busy machine where times do n
 import time
 
 import numpy as np
-from numba import njit
-
 from forestmix.engines.compiled.expectations import fill_lower_expectations
 from forestmix.engines.compiled.scratch import MEAN, SPREAD, VALUE, WIDTH, line, new_scratch
+from numba import njit
+
 from forestmix.engines.compiled.softplus import fill_expectations
 
 ROWS = 100_000

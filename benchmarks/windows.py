@@ -52,12 +52,12 @@ def ridge_to_gap(model, W, x, best, algorithm, limit):
 def main() -> None:
     rng = np.random.default_rng(0)
     x = np.clip(rng.standard_normal(784) * 0.6, -1, 1)
-    fmx.infer(fmx.DEF(fmx.Layer(fmx.Gaussian(), fmx.windows((28, 28), 3))), x, "cavi", max_iter=1)  # compile
+    fmx.infer(fmx.DEF(fmx.Layer(fmx.Gaussian(1.0), fmx.windows((28, 28), 3))), x, "cavi", max_iter=1)  # compile
     print(f"Windows, to a relative gap of {GAP:g} in the ridge objective; time relative to accelerated FM in this run")
     print(f"{'s':>3} {'algorithm':<20} {'iterations':>11} {'time ratio':>11}")
     for size in SIZES:
         W = fmx.windows((28, 28), size)
-        model = fmx.DEF(fmx.Layer(fmx.Gaussian(), W))
+        model = fmx.DEF(fmx.Layer(fmx.Gaussian(1.0), W))
         best_mean = W.T @ linalg.solve(np.eye(784) + (W @ W.T).toarray(), x, assume_a="pos")
         best = 0.5 * np.sum((x - W @ best_mean) ** 2) + 0.5 * best_mean @ best_mean
         runs = {name: [] for name in ALGORITHMS}

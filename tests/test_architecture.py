@@ -10,8 +10,9 @@ import forestmix
 ROOT = Path(forestmix.__file__).parent
 ORDER = [
     "errors", "tables", "arrays", "checks", "clock", "memory", "small", "vectors",
-    "families", "scales", "weights", "passes", "latents", "partition", "model",
-    "engines", "statistics", "problem", "inference", "bounds", "posterior", "run", "builders", "forest",
+    "scales", "families", "weights", "passes", "latents", "partition", "model",
+    "engines", "statistics", "problem", "inference", "bounds", "posterior", "run", "builders", "regression",
+    "forest",
     "__init__",
     "data", "plots", "paper", "report", "cli",
 ]  # fmt: skip
@@ -20,6 +21,7 @@ OUTSIDE = ("data", "plots", "paper", "report", "cli")
 #: Imports against the order, each made when it is called and for a reason.
 EXCEPTIONS = {
     ("forest", "plots"),  # model.plot() and selection.plot() likewise
+    ("regression", "plots"),  # fit.plot() likewise
     ("posterior", "plots"),  # result.plot_trace() is the contract's way to a plot
 }
 #: Internals that the outside may use: errors are raised everywhere, a plot of a result names its type.
@@ -92,7 +94,8 @@ SCIPY = ("scipy.sparse", "scipy.special", "scipy.linalg")
 HEAVY = {
     "import forestmix": ("numpy", "typer", "rich"),
     "from forestmix import *": (
-        "numba", "matplotlib", "rich", "typer", "pooch", "importlib.metadata", "sklearn", "networkx", "pandas", *SCIPY,
+        "numba", "matplotlib", "rich", "typer", "pooch", "importlib.metadata", "sklearn", "networkx", "pandas", "formulaic", "narwhals",
+        *SCIPY,
     ),
     "from forestmix.cli import app; app(['--help'], standalone_mode=False)": ("numpy", "matplotlib", "pooch"),
 }  # fmt: skip
@@ -108,8 +111,12 @@ def test_starting_loads_nothing_heavy(code):
     assert output.stdout.splitlines()[-1] == "[]"
 
 
+#: They need scikit-learn, so ``from forestmix import *`` leaves them out.
+ESTIMATORS = ("ForestMixtureModel", "BayesianRegressor", "BayesianClassifier", "LatentEncoder")
+
+
 def test_public_names_exist():
-    assert sorted(forestmix._HOME_OF) == sorted([*forestmix.__all__, "ForestMixtureModel"])
+    assert sorted(forestmix._HOME_OF) == sorted([*forestmix.__all__, *ESTIMATORS])
     for name in forestmix._HOME_OF:
         assert getattr(forestmix, name) is not None
     assert dir(forestmix) == sorted([*forestmix._HOME_OF, "__version__"])

@@ -42,12 +42,12 @@ def test_every_family_of_rows(family):
 
 @pytest.mark.parametrize("family", LATENTS, ids=str)
 def test_every_family_of_latents(family):
-    model = fmx.DEF(fmx.Layer(fmx.Gaussian(), W), prior=fmx.Prior(family))
+    model = fmx.DEF(fmx.Layer(fmx.Gaussian(1.0), W), prior=fmx.Prior(family))
     assert fmx.infer(model, model.sample(rng=0).x).converged
 
 
 def test_a_deep_model():
-    model = fmx.DEF(fmx.Layer(fmx.Poisson(), 0.3 * W), fmx.Layer(fmx.Gaussian(), W[:4, :2]))
+    model = fmx.DEF(fmx.Layer(fmx.Poisson(), 0.3 * W), fmx.Layer(fmx.Gaussian(1.0), W[:4, :2]))
     assert fmx.infer(model, model.sample(rng=0).x).converged
 
 

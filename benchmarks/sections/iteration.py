@@ -12,14 +12,14 @@ from typing import Any
 
 import numba
 import numpy as np
+from forestmix.engines.compiled.lines import ROWS
 
 import forestmix as fmx
 from benchmarks.harness.rounds import clock
 from forestmix import memory
-from forestmix.inference.base import Memory
 from forestmix.engines.compiled import threaded
-from forestmix.engines.compiled.lines import ROWS
 from forestmix.engines.compiled.tiles import adjoint_absolute, adjoint_both, forward_absolute, forward_spreads, tile
+from forestmix.inference.base import Memory
 from forestmix.model import observations
 from forestmix.problem.given import GaussianFactors
 

@@ -7,6 +7,7 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from forestmix import scales as scales
     from forestmix.bounds.auxiliary import Auxiliary, optimal_auxiliary
     from forestmix.bounds.evidence import log_evidence
     from forestmix.bounds.values import elbo, fm_bound, forest_likeness, gap
@@ -30,6 +31,11 @@ if TYPE_CHECKING:
     from forestmix.posterior.prediction import Prediction
     from forestmix.posterior.result import Result
     from forestmix.posterior.table import Table
+    from forestmix.regression.encoder import LatentEncoder as LatentEncoder
+    from forestmix.regression.estimators import BayesianClassifier as BayesianClassifier
+    from forestmix.regression.estimators import BayesianRegressor as BayesianRegressor
+    from forestmix.regression.fit import Fit
+    from forestmix.regression.regress import regress
     from forestmix.run import infer
     from forestmix.weights import Convolution, windows
 
@@ -62,15 +68,21 @@ else:
         "inference.status": ("Status", "Trace"),
         "posterior.result": ("Result",),
         "posterior.table": ("Table",),
+        "regression.encoder": ("LatentEncoder",),
+        "regression.estimators": ("BayesianClassifier", "BayesianRegressor"),
+        "regression.fit": ("Fit",),
+        "regression.regress": ("regress",),
         "inference.loop": ("Iteration",),
         "run": ("infer",),
+        "scales": ("scales",),
         "weights": ("Convolution", "windows"),
     }  # fmt: skip
     _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
     def __getattr__(name: str) -> object:
         if name in _HOME_OF:
-            found = getattr(_import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+            home = _import_module(f"{__name__}.{_HOME_OF[name]}")
+            found = home if name == _HOME_OF[name] else getattr(home, name)
         elif name == "__version__":
             # To read the package's metadata takes half as long as to import NumPy.
             from importlib.metadata import version
@@ -85,7 +97,7 @@ else:
         return sorted([*_HOME_OF, "__version__"])
 
 
-#: All of them but ``ForestMixtureModel``, which needs scikit-learn: ``from forestmix import *`` works without it.
+#: All of them but the estimators, which need scikit-learn: ``from forestmix import *`` works without it.
 __all__ = [
     "CAVI",
     "DEF",
@@ -98,6 +110,7 @@ __all__ = [
     "Convolution",
     "Damped",
     "Exponential",
+    "Fit",
     "ForestDraw",
     "ForestMixture",
     "ForestPosterior",
@@ -131,6 +144,8 @@ __all__ = [
     "infer",
     "log_evidence",
     "optimal_auxiliary",
+    "regress",
+    "scales",
     "select_n_trees",
     "windows",
 ]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,6 +15,8 @@ from forestmix.arrays import Array, finite, fits, generator, in_precision, numbe
 from forestmix.checks import between_zero_and_one, whole_number
 from forestmix.errors import ArgumentError
 from forestmix.families import Family, Gaussian, PriorFamily
+from forestmix.families.unknown import scales_of, with_default_scale, with_scales
+from forestmix.scales import Scale, values_of
 from forestmix.weights import Weights, as_weights
 
 
@@ -47,6 +51,12 @@ class Layer:
     def dtype(self) -> np.dtype:
         """Precision of the weights."""
         return self.weights.dtype
+
+    def with_family(self, family: Family) -> Layer:
+        """Return the layer with another family of rows, and the same weights and bias."""
+        chosen = copy(self)
+        chosen.family = family.astype(self.dtype)
+        return chosen
 
     def __repr__(self) -> str:
         return f"Layer({self.family!r}, {self.weights!r})"
@@ -126,7 +136,8 @@ class DEF:
             _check_fit(position, below, above)
         if prior is not None and not isinstance(prior, Prior):
             raise ArgumentError(f"prior must be a forestmix.Prior; got {type(prior).__name__}.")
-        self.layers = layers
+        # Latents of unit scale are a choice; noise of unit scale is a guess about the data.
+        self.layers = (layers[0].with_family(with_default_scale(layers[0].family)), *layers[1:])
         self.prior = (Prior() if prior is None else prior).astype(layers[0].dtype)
         columns = "latents (columns of W)" if len(layers) == 1 else "topmost latents (columns of the last W)"
         self.prior.family.check_size(layers[-1].n_parents, columns)
@@ -157,6 +168,28 @@ class DEF:
         """Precision of the model, which is that of its weights."""
         return self.layers[0].dtype
 
+    @property
+    def unknown_scales(self) -> tuple[Scale, ...]:
+        """The unknown scales, in order of first appearance over the rows of each layer and the prior."""
+        families = (*(layer.family for layer in self.layers), self.prior.family)
+        return tuple(dict.fromkeys(itertools.chain.from_iterable(map(scales_of, families))))
+
+    def with_scales(self, values: Mapping[Scale, float] | Sequence[float] | Array) -> DEF:
+        """Return the model with numbers in the place of its unknown scales.
+
+        Args:
+            values: a number above 0 for each of ``unknown_scales``, in their order or by scale.
+
+        """
+        table = values_of(self.unknown_scales, values)
+        if not table:
+            return self
+        chosen = copy(self)
+        chosen.layers = tuple(layer.with_family(with_scales(layer.family, table)) for layer in self.layers)
+        chosen.prior = copy(self.prior)
+        chosen.prior.family = with_scales(self.prior.family, table).astype(self.dtype)
+        return chosen
+
     def on_host(self) -> DEF:
         """Return the model with its weights in NumPy's arrays, itself if they are."""
         if not any(layer.weights.on_device for layer in self.layers):
@@ -167,6 +200,8 @@ class DEF:
     def sample(self, rng: np.random.Generator | int | None = None, size: int | None = None) -> Draw:
         """Draw the topmost latents from the prior, then each layer below given the one above it.
 
+        Unknown scales are drawn first, anew for each draw.
+
         Args:
             rng: a generator, or a seed.
             size: number of draws, N; ``None`` for one draw without a leading axis.
@@ -174,6 +209,8 @@ class DEF:
         """
         rng = generator(rng)
         size = whole_number("size", size, optional=True)
+        if self.unknown_scales:
+            return self._sample_with_scales(rng, size)
         top = self.layers[-1].n_parents
         shape = (top,) if size is None else (size, top)
         # A draw beyond the range of the precision is infinite.
@@ -182,6 +219,14 @@ class DEF:
             for layer in reversed(self.on_host().layers):
                 drawn.append(layer.family.sample(layer.weights.forward(drawn[-1]) + layer.bias, rng))
         return Draw(drawn[-1], tuple(reversed(drawn[:-1])))
+
+    def _sample_with_scales(self, rng: np.random.Generator, size: int | None) -> Draw:
+        """Draw the unknown scales from their priors, then the rest, one draw after another."""
+        if size is None:
+            return self.with_scales([float(scale.sample(rng=rng)) for scale in self.unknown_scales]).sample(rng)
+        draws = [self.sample(rng) for _ in range(size)]
+        latents = zip(*(draw.latents for draw in draws), strict=True)
+        return Draw(np.stack([draw.x for draw in draws]), tuple(map(np.stack, latents)))
 
     def prior_predictive(
         self, rng: np.random.Generator | int | None = None, size: int = 1000, level: float = 0.9

@@ -17,6 +17,7 @@ from forestmix.inference.loop import Callback, Outcome, Run
 from forestmix.inference.progress import NoProgress, ProgressBar
 from forestmix.inference.status import Status, Trace
 from forestmix.model import DEF, Observations, observations
+from forestmix.posterior.full_result import joint_result
 from forestmix.posterior.layer import LayerPosterior
 from forestmix.posterior.result import Result
 from forestmix.problem.base import Problem
@@ -31,6 +32,7 @@ def infer(
     algorithm: str | Algorithm = "fm",
     objective: str = "auto",
     accelerate: bool | str = True,
+    covariance: str = "factorised",
     engine: str = "auto",
     init: Any = None,
     tol: float = 1e-6,
@@ -51,9 +53,12 @@ def infer(
         accelerate: for "fm": conjugate gradients on the means or a factor of their matrix, whichever is faster, with
             the variances solved once for the whole batch; "cg" or "direct" for one of the two. Newton steps for rows
             that are not Gaussian.
+        covariance: "factorised", or "full" for the best Gaussian q with all its correlations, for one layer under a
+            Gaussian prior with up to 6,000 latents besides one-hot columns (docs/groups.md). Models with unknown scales
+            have it anyway (docs/scales.md); with more latents, their scales are at their mode.
         engine: "reference" for NumPy's and SciPy's products, which compile nothing, "compiled" for Numba's kernels;
-            "auto" takes the former where W is small (``forestmix.engines.choice``). W in an array of another library has the
-            reference engine, on its own device.
+            "auto" takes the former where W is small (``forestmix.engines.choice``). W in an array of another library
+            has the reference engine, on its own device.
         init: where to start: a ``Result``, or a pair ``(mean, sd)``, e.g. from an encoder; the prior when left out.
         tol: the run has converged when the relative gradient norm is at most ``tol`` and the optimum is near (see
             ``forestmix.inference.stopping``); each observation stops by itself. 0 runs to ``max_iter``.
@@ -72,6 +77,10 @@ def infer(
     data = observations(model, x)
     chosen = _algorithm(algorithm, objective, accelerate)
     _check_options(tol, max_iter, progress, callback)
+    if one_of("covariance", covariance, ("factorised", "full")) == "full" or model.unknown_scales:
+        if chosen.name != ForestMixture.name or init is not None:
+            raise ArgumentError("algorithm and init must be left out with covariance='full' and with unknown scales.")
+        return joint_result(model, data, max_iter, lambda known, last: infer(known, x, chosen, init=last))
     evaluator = choose_engine(engine, model, len(data.x), sweeps=chosen.sweeps)
     limit = DEFAULT_MAX_ITER if max_iter is None else int(max_iter)
     parts = parts_of_batch(model, data, memory_budget)

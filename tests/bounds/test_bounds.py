@@ -105,7 +105,7 @@ def rounding(case, auxiliary):
 def test_auxiliary_is_dense_or_sparse_like_the_weights():
     dense = fmx.windows((4, 4), 2).toarray()
     for W, kind in ((dense, np.ndarray), (fmx.windows((4, 4), 2), type(fmx.windows((4, 4), 2)))):
-        model = fmx.DEF(fmx.Layer(fmx.Gaussian(), W))
+        model = fmx.DEF(fmx.Layer(fmx.Gaussian(1.0), W))
         auxiliary = fmx.optimal_auxiliary(model, (np.ones(25), np.full(25, 0.5)))
         assert isinstance(auxiliary.epsilon, kind)
         assert isinstance(auxiliary.b_hat, kind)
@@ -113,7 +113,7 @@ def test_auxiliary_is_dense_or_sparse_like_the_weights():
 
 
 def test_a_parent_left_out_makes_the_bound_minus_infinity():
-    model = fmx.DEF(fmx.Layer(fmx.Gaussian(), np.ones((1, 2)), 0.0))
+    model = fmx.DEF(fmx.Layer(fmx.Gaussian(1.0), np.ones((1, 2)), 0.0))
     auxiliary = fmx.Auxiliary(np.array([[1.0, 0.0]]), np.zeros((1, 2)))
     assert fmx.fm_bound(model, np.zeros(1), (np.zeros(2), np.ones(2)), auxiliary) == -np.inf
 
@@ -129,7 +129,7 @@ def test_a_parent_left_out_makes_the_bound_minus_infinity():
     ],
 )
 def test_auxiliary_that_breaks_its_constraints_is_refused(epsilon, b_hat, words):
-    model = fmx.DEF(fmx.Layer(fmx.Gaussian(), np.ones((1, 2)), 0.0))
+    model = fmx.DEF(fmx.Layer(fmx.Gaussian(1.0), np.ones((1, 2)), 0.0))
     with pytest.raises(fmx.ArgumentError, match=words):
         fmx.fm_bound(model, np.zeros(1), (np.zeros(2), np.ones(2)), fmx.Auxiliary(np.array(epsilon), np.array(b_hat)))
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import forestmix as fmx
-from support.array_libraries import LIBRARIES, namespace, numpy_of
 from forestmix.weights.arrays import ArrayWeights
+from support.array_libraries import LIBRARIES, namespace, numpy_of
 
 FAMILIES = {
     "gaussian": fmx.Gaussian(sd=0.7),
@@ -72,6 +72,6 @@ def test_what_needs_numpy_says_so(library):
         fmx.infer(own, np.zeros(20), "cavi")
     with pytest.raises(fmx.ArgumentError, match="NumPy"):
         fmx.infer(own, np.zeros(20), fmx.ForestMixture(groups=[[0, 1, 2], [3, 4, 5]]))
-    binary = fmx.DEF(fmx.Layer(fmx.Gaussian(), own.layers[0].weights), prior=fmx.Prior(fmx.Bernoulli()))
+    binary = fmx.DEF(fmx.Layer(fmx.Gaussian(1.0), own.layers[0].weights), prior=fmx.Prior(fmx.Bernoulli()))
     with pytest.raises(fmx.ArgumentError, match="NumPy"):
         fmx.infer(binary, np.zeros(20))

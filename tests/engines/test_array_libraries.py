@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import forestmix as fmx
-from support.array_libraries import LIBRARIES, namespace, numpy_of
-from support.engine_cases import DATA, FAMILIES, GaussianFactors, case
 from forestmix.engines.protocol import Spread, Want
 from forestmix.engines.reference import ReferenceEngine
 from forestmix.errors import ArgumentError
 from forestmix.weights.arrays import ArrayWeights
+from support.array_libraries import LIBRARIES, namespace, numpy_of
+from support.engine_cases import DATA, FAMILIES, GaussianFactors, case
 
 ENGINE = ReferenceEngine()
 SUMS = ("value", "magnitude", "gradient", "curvature_sd", "information")

@@ -7,13 +7,13 @@ import pytest
 from scipy import sparse
 
 import forestmix as fmx
-from support.engine_cases import GaussianFactors, families
 from forestmix.engines.compiled.engine import CompiledEngine
 from forestmix.engines.protocol import Spread, Statistics, Want
 from forestmix.engines.reference import ReferenceEngine
 from forestmix.errors import ArgumentError
 from forestmix.model import Observations, observations
 from forestmix.weights import Convolution, LayeredWeights, as_weights
+from support.engine_cases import GaussianFactors, families
 
 ENGINES = {"reference": ReferenceEngine(), "compiled": CompiledEngine()}
 REFERENCE = ReferenceEngine()
@@ -97,7 +97,7 @@ def test_statistics(name, kind, family, data, dtype):
     rows, right = engine.observe(layer, seen), REFERENCE.observe(plain, seen)
     for spread in SPREADS.values():
         if spread is None:
-            spread = 0.1 + np.random.default_rng(0).random((1, layer.size)).astype(dtype)  # noqa: PLW2901
+            spread = 0.1 + np.random.default_rng(0).random((1, layer.size)).astype(dtype)
         for want in (Want.ALL, Want.VALUE, Want.GRADIENT, Want.GRADIENT | Want.INFORMATION, Want.CURVATURE):
             found = engine.statistics(layer, rows, q, want, spread)
             agree(found, REFERENCE.statistics(plain, right, q, want, spread), dtype)
@@ -132,7 +132,9 @@ def test_a_shared_spread_and_chosen_observations(name, family, data):
     layer, plain, seen, q = case("dense by rows", family, data, np.float64)
     shared = GaussianFactors(q.mean, q.sd[:1])
     found = engine.statistics(layer, engine.observe(layer, seen), shared, Want.ALL, Spread.SQUARED)
-    agree(found, REFERENCE.statistics(plain, REFERENCE.observe(plain, seen), shared, Want.ALL, Spread.SQUARED), np.float64)
+    agree(
+        found, REFERENCE.statistics(plain, REFERENCE.observe(plain, seen), shared, Want.ALL, Spread.SQUARED), np.float64
+    )
     keep = np.array([0] if len(q.mean) == 1 else [2, 0])
     some = GaussianFactors(q.mean[keep], q.sd[keep])
     got = engine.statistics(layer, engine.observe(layer, seen).take(keep), some, Want.ALL, Spread.ABSOLUTE)

@@ -8,13 +8,13 @@ import pytest
 import scipy
 
 import forestmix as fmx
-from support.engine_cases import DATA, FAMILIES, STORAGE, GaussianFactors, case
 from forestmix.engines.primitives import terms_of
 from forestmix.engines.protocol import Capability, Spread, Statistics, Want, require
 from forestmix.engines.reference import ReferenceEngine
 from forestmix.engines.rows import curvature_slopes, row_values
 from forestmix.errors import ArgumentError
 from forestmix.model import Observations, observations
+from support.engine_cases import DATA, FAMILIES, STORAGE, GaussianFactors, case
 from support.softplus_oracle import exact
 
 ENGINE = ReferenceEngine()

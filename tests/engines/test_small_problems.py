@@ -5,14 +5,14 @@ import sys
 
 import numpy as np
 import pytest
+from forestmix.passes import Parts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
 import forestmix as fmx
-from support.engine_cases import FAMILIES, families
 from forestmix import small, vectors
-from forestmix.passes import Parts
+from support.engine_cases import FAMILIES, families
 
 KINDS = {
     "dense": np.ascontiguousarray, "by columns": np.asfortranarray, "csr": sparse.csr_array, "csc": sparse.csc_array,

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from support.array_libraries import LIBRARIES, namespace, numpy_of
 from forestmix.errors import ArgumentError
 from forestmix.families import Bernoulli, Binomial, Family, Gaussian, Mixed, Poisson
 from forestmix.families.primitive import Kind, primitive
 from forestmix.families.row_terms import gap_of, partition_of, slopes_of, softplus_gap, terms_of
+from support.array_libraries import LIBRARIES, namespace, numpy_of
 from support.softplus_oracle import DIGITS, exact
 
 SPREADS = [(0.0, 0.5), (0.3, 0.55), (1.0, 1.01), (5.0, 5.02), (8.0, 8.05), (8.0, 9.0), (100.0, 100.4), (100.0, 102.0)]

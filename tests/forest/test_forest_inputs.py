@@ -159,7 +159,7 @@ BEYOND = {
     "model": (lambda: fmx.select_n_trees(data(), [1], model=3), "model must be a ForestMixtureModel or None; got int"),
     "X": (lambda: fmx.select_n_trees(None, [1]), "X must"),
     "auxiliary": (
-        lambda: fmx.ForestMixtureModel.from_bound(fmx.DEF(fmx.Layer(fmx.Gaussian(), [[1.0]])), ([0], [1]), 3),
+        lambda: fmx.ForestMixtureModel.from_bound(fmx.DEF(fmx.Layer(fmx.Gaussian(1.0), [[1.0]])), ([0], [1]), 3),
         "auxiliary must be a forestmix.Auxiliary",
     ),
 }

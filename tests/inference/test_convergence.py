@@ -210,7 +210,7 @@ def test_conjugate_gradients_do_not_seem_to_fall_from_a_start_far_below():
     assert np.all(np.diff(trace.objective) >= -1e-9 * np.abs(trace.objective[1:]))
 
 
-@pytest.mark.parametrize("rows", [fmx.Gaussian(), fmx.Bernoulli(), fmx.Poisson()], ids=str)
+@pytest.mark.parametrize("rows", [fmx.Gaussian(1.0), fmx.Bernoulli(), fmx.Poisson()], ids=str)
 @pytest.mark.parametrize("prior", [fmx.Gaussian(), fmx.Bernoulli()], ids=str)
 @pytest.mark.parametrize(("size", "dtype"), [(1e160, np.float64), (1e30, np.float32)])
 def test_weights_whose_squares_overflow_are_refused(rows, prior, size, dtype):
@@ -222,7 +222,7 @@ def test_weights_whose_squares_overflow_are_refused(rows, prior, size, dtype):
 
 
 def test_tol_of_zero_runs_to_the_end():
-    model = regression(fmx.Gaussian(), [[1.0, 2.0], [0.5, 1.0]])
+    model = regression(fmx.Gaussian(1.0), [[1.0, 2.0], [0.5, 1.0]])
     result = fmx.infer(model, [1.0, 2.0], accelerate=False, tol=0, max_iter=300)
     assert result.status is fmx.Status.MAX_ITER
     assert result.n_iter == 300

@@ -72,7 +72,7 @@ def test_convolution_equals_sparse_equals_dense(name):
     m = dense.shape[1]
     algorithm = (known_models.monotone_algorithms(m) | {"damped": fmx.Damped(0.02)}).get(name, ALGORITHMS[name])
     kinds = (dense, np.asfortranarray(dense), sparse.csr_array(dense), sparse.coo_matrix(dense), convolution)
-    results = [fmx.infer(fmx.DEF(fmx.Layer(fmx.Gaussian(), W)), x, algorithm, max_iter=20) for W in kinds]
+    results = [fmx.infer(fmx.DEF(fmx.Layer(fmx.Gaussian(1.0), W)), x, algorithm, max_iter=20) for W in kinds]
     for result in results[1:]:
         assert result.mean == pytest.approx(results[0].mean, rel=1e-9, abs=1e-11)
         assert result.sd == pytest.approx(results[0].sd, rel=1e-9)

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import forestmix as fmx
-from support import known_models
-from support import oracles
+from support import known_models, oracles
 
 
 @pytest.mark.parametrize("objective", ["fm", "elbo"])
@@ -59,7 +58,7 @@ def test_same_ridge_optimum_on_windows(size, algorithm):
     assert W.shape[1] == 100
     rng = np.random.default_rng(1)
     b, x = rng.uniform(-1, 1, W.shape[0]), rng.uniform(-1, 1, W.shape[0])
-    model = fmx.DEF(fmx.Layer(fmx.Gaussian(), W, b))
+    model = fmx.DEF(fmx.Layer(fmx.Gaussian(1.0), W, b))
     dense = W.toarray()
     best = oracles.ridge(dense, b, x, oracles.posterior(dense, b, 1.0, 0.0, 1.0, x)[0])
     result = fmx.infer(model, x, algorithm, tol=1e-9, max_iter=100_000)

@@ -69,7 +69,7 @@ def test_undamped_parallel_updates_on_overlapping_windows_diverge_and_say_so(alg
 
 def test_undamped_jacobi_is_the_same_as_hogwild_with_blocks_of_one():
     W = fmx.windows((5, 5), 3)
-    model = fmx.DEF(fmx.Layer(fmx.Gaussian(), W))
+    model = fmx.DEF(fmx.Layer(fmx.Gaussian(1.0), W))
     x = model.sample(0).x
     damped = fmx.infer(model, x, fmx.Damped(step=1.0), max_iter=1)
     hogwild = fmx.infer(model, x, fmx.Hogwild(W.shape[1], synchronous=True), max_iter=1)
@@ -78,7 +78,7 @@ def test_undamped_jacobi_is_the_same_as_hogwild_with_blocks_of_one():
 
 def test_a_small_enough_step_converges():
     W = fmx.windows((5, 5), 3)
-    model = fmx.DEF(fmx.Layer(fmx.Gaussian(), W))
+    model = fmx.DEF(fmx.Layer(fmx.Gaussian(1.0), W))
     x = model.sample(0).x
     slow, exact = (fmx.infer(model, x, a, tol=1e-9) for a in (fmx.Damped(step=0.1), "fm"))
     assert slow.converged
@@ -88,7 +88,7 @@ def test_a_small_enough_step_converges():
 @pytest.mark.parametrize("blocks", [2, 3, [range(9), range(9, 49)]])
 def test_unsynchronised_threads_reach_the_optimum(blocks):
     W = fmx.windows((5, 5), 3)
-    model = fmx.DEF(fmx.Layer(fmx.Gaussian(), W))
+    model = fmx.DEF(fmx.Layer(fmx.Gaussian(1.0), W))
     x = model.sample(0).x
     hogwild, exact = (fmx.infer(model, x, a, tol=1e-9) for a in (fmx.Hogwild(blocks), "fm"))
     assert hogwild.converged, hogwild.message

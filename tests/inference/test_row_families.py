@@ -186,7 +186,7 @@ def test_values_outside_the_support_are_refused():
         (fmx.Bernoulli(), [0.0, 2.0], "x must be 0 or 1"),
         (fmx.Binomial(3), [0.0, 4.0], "from 0 to trials"),
         (fmx.Poisson(), [0.5, 1.0], "whole number"),
-        (fmx.Mixed([fmx.Gaussian(), fmx.Poisson()], [0, 1]), [0.5, -1.0], r"x in the Poisson\(\) rows"),
+        (fmx.Mixed([fmx.Gaussian(1.0), fmx.Poisson()], [0, 1]), [0.5, -1.0], r"x in the Poisson\(\) rows"),
     ):
         with pytest.raises(fmx.ArgumentError, match=words):
             fmx.infer(fmx.DEF(fmx.Layer(family, np.ones((2, 1)))), x)
@@ -196,8 +196,8 @@ def test_values_outside_the_support_are_refused():
     ("make", "words"),
     [
         (lambda: fmx.Mixed([], [0]), "at least one family"),
-        (lambda: fmx.Mixed([fmx.Gaussian()], [0, 1]), "positions from 0 to 0 in families; got 1"),
-        (lambda: fmx.Mixed([fmx.Gaussian()], [0.5]), "one integer for each row"),
+        (lambda: fmx.Mixed([fmx.Gaussian(1.0)], [0, 1]), "positions from 0 to 0 in families; got 1"),
+        (lambda: fmx.Mixed([fmx.Gaussian(1.0)], [0.5]), "one integer for each row"),
         (lambda: fmx.Mixed(["gaussian"], [0]), r"families\[0\] must be a family"),
         (lambda: fmx.Mixed([fmx.Gaussian([1.0, 2.0])], [0]), "sd must be"),
         (lambda: fmx.Layer(fmx.Mixed([fmx.Poisson()], [0]), np.ones((2, 1))), "each of the 2 rows of W; got 1"),

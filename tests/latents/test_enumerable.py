@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from support import deep_oracles as oracles
 import forestmix as fmx
+from support import deep_oracles as oracles
 
 ROWS = {
     "gaussian": fmx.Gaussian(0.8),
@@ -107,6 +107,6 @@ def test_batches_are_their_observations():
 
 
 def test_too_many_states_are_refused():
-    model = oracles.binary_model(np.random.default_rng(0), fmx.Gaussian(), (30,))
+    model = oracles.binary_model(np.random.default_rng(0), fmx.Gaussian(1.0), (30,))
     with pytest.raises(fmx.ArgumentError, match="few Bernoulli latents"):
         fmx.log_evidence(model, np.zeros(8))

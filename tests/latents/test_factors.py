@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from scipy import special
 
-from support import deep_oracles
 import forestmix as fmx
 from forestmix.latents import LATENTS, solve_tilt
+from support import deep_oracles
 
 #: For each family: an instance, its bias, the log of its prior density and where it lives.
 FAMILIES = {

@@ -6,9 +6,9 @@ from scipy import special, stats
 from sklearn.datasets import load_breast_cancer
 
 import forestmix as fmx
-from support import known_models
 from forestmix.posterior.pareto import generalised_pareto, pareto_quantile, smoothed
 from forestmix.posterior.predictive_check import discrepancies
+from support import known_models
 
 
 @pytest.mark.parametrize("k", [-0.3, 0.1, 0.5, 0.9, 1.5])

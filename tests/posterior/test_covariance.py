@@ -6,13 +6,11 @@ from hypothesis import given, settings
 from scipy import linalg, sparse, special
 
 import forestmix as fmx
-from support import known_models
-from support import oracles
-from support import strategies
 from forestmix.posterior import roots
 from forestmix.posterior.covariance import CovarianceBatch, DiagonalCovariance, FactoredCovariance
 from forestmix.weights import as_weights
 from posterior.models import CURVATURES, ROWS, count_model, dense_covariance
+from support import known_models, oracles, strategies
 
 
 def factored(seed=0, n=9, m=5):
@@ -234,7 +232,7 @@ def test_corrected_is_nearer_to_the_truth_for_bernoulli_rows():
     ],
 )
 def test_bad_functionals(C, message):
-    posterior = fmx.infer(fmx.DEF(fmx.Layer(fmx.Gaussian(), np.eye(3))), np.ones(3)).posterior()
+    posterior = fmx.infer(fmx.DEF(fmx.Layer(fmx.Gaussian(1.0), np.eye(3))), np.ones(3)).posterior()
     with pytest.raises(fmx.ArgumentError, match=message):
         posterior.variance(C)
 

@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from support import deep_oracles
 import forestmix as fmx
 from forestmix.model import Prior
 from forestmix.posterior import conjugate, iterative, kinds
 from forestmix.posterior.conjugate import PrecisionSystem, certified_variances
 from forestmix.posterior.iterative import IterativeCovariance
-from forestmix.weights import as_weights, gram
+from forestmix.weights import as_weights, blocks
 from posterior.models import ROWS, count_model
 from posterior.test_covariance import check_draws
+from support import deep_oracles
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +26,7 @@ def sparse_case(seed=0, n=600, m=300, density=0.02):
     W = rng.standard_normal((n, m)) * (rng.random((n, m)) < density)
     kappa, scale = rng.uniform(0.05, 0.25, n), rng.uniform(0.5, 2, m)
     exact = np.linalg.inv(np.diag(scale**-2) + W.T * kappa @ W)
-    return sparse.csr_array(W), kappa, scale, Prior(fmx.Gaussian(scale)), exact
+    return sparse.csr_array(W), kappa, scale, Prior(fmx.Gaussian(scale)).variance_of, exact
 
 
 def test_the_stated_errors_are_honest():
@@ -60,7 +60,7 @@ def test_draws_have_the_right_covariance():
 
 @pytest.mark.parametrize("tol", [1e-2, 1e-6, 1e-10])
 def test_functionals_come_from_below_and_within_tol(tol, monkeypatch):
-    monkeypatch.setattr(gram, "MEMORY_BUDGET", 50_000)
+    monkeypatch.setattr(blocks, "MEMORY_BUDGET", 50_000)
     W, kappa, scale, prior, exact = sparse_case(1, 60, 40, 0.3)
     system = PrecisionSystem(as_weights(W), kappa, scale, prior)
     C = np.random.default_rng(0).standard_normal((20, 40))
@@ -121,7 +121,7 @@ def test_deep_models_without_a_factor():
 
 
 def test_progress_shows_a_bar(capsys):
-    model = fmx.DEF(fmx.Layer(fmx.Gaussian(), np.eye(3)))
+    model = fmx.DEF(fmx.Layer(fmx.Gaussian(1.0), np.eye(3)))
     sd = fmx.infer(model, np.ones(3)).posterior(progress=True).sd
     assert sd == pytest.approx(np.full(3, 0.5**0.5), rel=1e-12), "independent latents have nothing to estimate"
     assert "posterior draws" in capsys.readouterr().out
@@ -131,7 +131,7 @@ def test_out_of_reach_is_said(monkeypatch):
     monkeypatch.setattr(conjugate, "MOST_ITERATIONS", 200)
     W = np.hstack([np.ones((4, 1)), np.ones((4, 1)) + 1e-9 * np.arange(4)[:, None]])
     scale = np.full(2, 1e9)
-    system = PrecisionSystem(as_weights(W), np.full(4, 1e24), scale, Prior(fmx.Gaussian(1e9)))
+    system = PrecisionSystem(as_weights(W), np.full(4, 1e24), scale, Prior(fmx.Gaussian(1e9)).variance_of)
     with pytest.raises(fmx.ForestmixError, match=r"did not reach tol=1e-06 .* the worst, number .* Raise tol"):
         certified_variances(system, as_weights(np.eye(2)), 1e-6)
     with pytest.raises(fmx.ForestmixError, match=r"did not solve for .* draws"):

@@ -6,12 +6,10 @@ import pytest
 from scipy import special, stats
 from sklearn.datasets import load_breast_cancer
 
-from support import deep_oracles
 import forestmix as fmx
-from support import known_models
-from support import oracles
 from forestmix.families import Bernoulli, Binomial, Gaussian, Mixed, Poisson
 from forestmix.posterior.row_integrals import log_density, log_predictive
+from support import deep_oracles, known_models, oracles
 
 #: (x, mean, sd) of eta: rows narrow and wide beside it, far in the tails, certain, and hardly seen.
 CASES = {

@@ -4,15 +4,13 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from support import deep_oracles
 import forestmix as fmx
-from support import known_models
-from support import oracles
 from forestmix.posterior.component import Component
 from forestmix.posterior.covariance import DiagonalCovariance, FactoredCovariance
 from forestmix.weights import as_weights
 from posterior.models import ROWS, count_model
 from posterior.test_covariance import check_draws
+from support import deep_oracles, known_models, oracles
 
 
 @pytest.mark.parametrize("objective", ["elbo", "fm"])

@@ -8,13 +8,13 @@ import pytest
 from scipy import integrate, sparse, special, stats
 
 import forestmix as fmx
-from support import oracles
 from forestmix.families import Bernoulli, Binomial, Mixed, Poisson
 from forestmix.families.base import smallest_count
 from forestmix.posterior import prediction
 from forestmix.posterior.component import Component
 from forestmix.posterior.covariance import DiagonalCovariance
 from forestmix.posterior.marginals import Mixture
+from support import oracles
 
 TWINS = {
     "gaussian": (fmx.Gaussian(0.7), lambda eta: stats.norm(eta, 0.7)),
@@ -332,7 +332,7 @@ def test_float32_in_float32_out():
         ({"rows": np.ones((2, 2), int)}, r"rows must be None, .* shape \(2, 2\)"),
         ({"rows": [0.5]}, "rows must be None, row numbers, .* got dtype float64"),
         ({"rows": "all"}, "rows must be None, row numbers"),
-        ({"rows": fmx.Layer(fmx.Gaussian(), np.ones((3, 5)))}, "a Layer with 4 columns of W, .* got 5"),
+        ({"rows": fmx.Layer(fmx.Gaussian(1.0), np.ones((3, 5)))}, "a Layer with 4 columns of W, .* got 5"),
     ],
 )
 def test_bad_arguments(arguments, message):

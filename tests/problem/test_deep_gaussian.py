@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from support import deep_oracles as oracles
 import forestmix as fmx
+from support import deep_oracles as oracles
 
 DEPTHS = [1, 2, 3, 4, 5]
 

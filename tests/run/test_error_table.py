@@ -11,7 +11,7 @@ X = np.zeros(3)
 
 
 def model():
-    return fmx.DEF(fmx.Layer(fmx.Gaussian(), W, 0.0))
+    return fmx.DEF(fmx.Layer(fmx.Gaussian(1.0), W, 0.0))
 
 
 def latent(rows, latents):
@@ -19,7 +19,7 @@ def latent(rows, latents):
 
 
 def deep():
-    return fmx.DEF(fmx.Layer(fmx.Gaussian(), W), fmx.Layer(fmx.Gaussian(), np.ones((2, 1))))
+    return fmx.DEF(fmx.Layer(fmx.Gaussian(1.0), W), fmx.Layer(fmx.Gaussian(1.0), np.ones((2, 1))))
 
 
 def nan_at(array, index):
@@ -39,45 +39,47 @@ TABLE = {
     "sd length": (lambda: fmx.Layer(fmx.Gaussian([1.0, 1.0]), W), "each of the 3 rows of W; got 2"),
     "family missing": (lambda: fmx.Layer(W, W), "family must be a family such as"),
     "prior bias length": (
-        lambda: fmx.DEF(fmx.Layer(fmx.Gaussian(), W), prior=fmx.Prior(bias=[0.0] * 3)),
+        lambda: fmx.DEF(fmx.Layer(fmx.Gaussian(1.0), W), prior=fmx.Prior(bias=[0.0] * 3)),
         "bias must be .* each of the 2 latents .* got 3",
     ),
     "prior sd length": (
-        lambda: fmx.DEF(fmx.Layer(fmx.Gaussian(), W), prior=fmx.Prior(fmx.Gaussian([1.0] * 5))),
+        lambda: fmx.DEF(fmx.Layer(fmx.Gaussian(1.0), W), prior=fmx.Prior(fmx.Gaussian([1.0] * 5))),
         "each of the 2 latents .* got 5",
     ),
     "prior type": (
-        lambda: fmx.DEF(fmx.Layer(fmx.Gaussian(), W), prior=fmx.Gaussian()),
+        lambda: fmx.DEF(fmx.Layer(fmx.Gaussian(1.0), W), prior=fmx.Gaussian()),
         "prior must be a forestmix.Prior",
     ),
     # Weights and biases; tests/weights has a longer table.
-    "W one axis": (lambda: fmx.Layer(fmx.Gaussian(), np.ones(3)), "W must"),
-    "W not finite": (lambda: fmx.Layer(fmx.Gaussian(), nan_at(W, (1, 0))), "W must"),
-    "W sparse not finite": (lambda: fmx.Layer(fmx.Gaussian(), sparse.csr_array(nan_at(W, (1, 0)))), "W must"),
-    "W empty": (lambda: fmx.Layer(fmx.Gaussian(), np.ones((0, 3))), "W must"),
-    "W words": (lambda: fmx.Layer(fmx.Gaussian(), [["a"]]), "W must"),
+    "W one axis": (lambda: fmx.Layer(fmx.Gaussian(1.0), np.ones(3)), "W must"),
+    "W not finite": (lambda: fmx.Layer(fmx.Gaussian(1.0), nan_at(W, (1, 0))), "W must"),
+    "W sparse not finite": (lambda: fmx.Layer(fmx.Gaussian(1.0), sparse.csr_array(nan_at(W, (1, 0)))), "W must"),
+    "W empty": (lambda: fmx.Layer(fmx.Gaussian(1.0), np.ones((0, 3))), "W must"),
+    "W words": (lambda: fmx.Layer(fmx.Gaussian(1.0), [["a"]]), "W must"),
     "windows overflow": (lambda: fmx.windows((2**33, 2**33), 3), "windows is too large: integer overflow of sizes"),
     "convolution overflow": (
         lambda: fmx.Convolution(np.ones((1, 1, 3, 3)), (2**40, 2**40)),
         "Convolution is too large: integer overflow",
     ),
-    "b length": (lambda: fmx.Layer(fmx.Gaussian(), W, [0.0, 0.0]), "b must be .* each of the 3 rows of W; got 2"),
-    "b not finite": (lambda: fmx.Layer(fmx.Gaussian(), W, np.inf), "b must be finite"),
-    "b at": (lambda: fmx.Layer(fmx.Gaussian(), W, [0.0, np.nan, 0.0]), "the first nan at index 1"),
+    "b length": (lambda: fmx.Layer(fmx.Gaussian(1.0), W, [0.0, 0.0]), "b must be .* each of the 3 rows of W; got 2"),
+    "b not finite": (lambda: fmx.Layer(fmx.Gaussian(1.0), W, np.inf), "b must be finite"),
+    "b at": (lambda: fmx.Layer(fmx.Gaussian(1.0), W, [0.0, np.nan, 0.0]), "the first nan at index 1"),
     # Models.
     "no layers": (lambda: fmx.DEF(), "layers must hold at least one Layer"),
     "layer type": (lambda: fmx.DEF(W), r"layers\[0\] must be a forestmix.Layer; got ndarray"),
     "layers that do not fit": (
-        lambda: fmx.DEF(fmx.Layer(fmx.Gaussian(), W), fmx.Layer(fmx.Gaussian(), W)),
+        lambda: fmx.DEF(fmx.Layer(fmx.Gaussian(1.0), W), fmx.Layer(fmx.Gaussian(1.0), W)),
         r"layers\[1\] must have 2 rows, one for each column of W in layers\[0\]; got 3",
     ),
     "layers of two precisions": (
-        lambda: fmx.DEF(fmx.Layer(fmx.Gaussian(), W), fmx.Layer(fmx.Gaussian(), W.T.astype(np.float32))),
+        lambda: fmx.DEF(fmx.Layer(fmx.Gaussian(1.0), W), fmx.Layer(fmx.Gaussian(1.0), W.T.astype(np.float32))),
         "one precision",
     ),
     "rows of a prior's family": (lambda: fmx.Layer(fmx.Laplace(), W), "can only be the prior on top"),
     "top bias length": (
-        lambda: fmx.DEF(fmx.Layer(fmx.Gaussian(), W), fmx.Layer(fmx.Gaussian(), W.T), prior=fmx.Prior(bias=[0.0, 0.0])),
+        lambda: fmx.DEF(
+            fmx.Layer(fmx.Gaussian(1.0), W), fmx.Layer(fmx.Gaussian(1.0), W.T), prior=fmx.Prior(bias=[0.0, 0.0])
+        ),
         "bias must be .* each of the 3 topmost latents",
     ),
     "level": (lambda: model().prior_predictive(level=1.5), "level must be a number between 0 and 1; got 1.5"),
@@ -87,7 +89,7 @@ TABLE = {
     "scale": (lambda: fmx.Laplace(scale=[1.0, -1.0]), "scale must be greater than 0; got -1.0"),
     "exponential bias": (lambda: fmx.Prior(fmx.Exponential(), 1.0), "bias must be 0 for an Exponential prior"),
     "binomial latents": (
-        lambda: fmx.infer(latent(fmx.Gaussian(), fmx.Binomial(3)), X),
+        lambda: fmx.infer(latent(fmx.Gaussian(1.0), fmx.Binomial(3)), X),
         "latents must be Gaussian, Bernoulli, Poisson, Exponential, Laplace, SpikeSlab",
     ),
     "no bound": (
@@ -95,15 +97,17 @@ TABLE = {
         "no bound for Poisson.* rows .* under Laplace.* latents. Gaussian rows take latents of every family",
     ),
     "no bound for mixed rows": (
-        lambda: fmx.elbo(latent(fmx.Mixed([fmx.Gaussian(), fmx.Poisson()], [0, 1, 0]), fmx.Bernoulli()), X, [0.5, 0.5]),
+        lambda: fmx.elbo(
+            latent(fmx.Mixed([fmx.Gaussian(1.0), fmx.Poisson()], [0, 1, 0]), fmx.Bernoulli()), X, [0.5, 0.5]
+        ),
         "There is no bound for Mixed",
     ),
     "damped binary": (
-        lambda: fmx.infer(latent(fmx.Gaussian(), fmx.Bernoulli()), X, "damped"),
+        lambda: fmx.infer(latent(fmx.Gaussian(1.0), fmx.Bernoulli()), X, "damped"),
         "algorithm must be 'fm' or 'cavi' for latents that are not Gaussian; got 'damped'",
     ),
     "greedy binary": (
-        lambda: fmx.infer(latent(fmx.Gaussian(), fmx.Bernoulli()), X, fmx.CAVI("greedy")),
+        lambda: fmx.infer(latent(fmx.Gaussian(1.0), fmx.Bernoulli()), X, fmx.CAVI("greedy")),
         "order must be 'cyclic' or 'random'",
     ),
     "elbo of counts in parallel": (
@@ -111,7 +115,7 @@ TABLE = {
         "objective must be 'auto' or 'fm' for parallel steps of counts",
     ),
     "groups of binary": (
-        lambda: fmx.infer(latent(fmx.Gaussian(), fmx.Bernoulli()), X, fmx.ForestMixture(groups=[[0], [1]])),
+        lambda: fmx.infer(latent(fmx.Gaussian(1.0), fmx.Bernoulli()), X, fmx.ForestMixture(groups=[[0], [1]])),
         "groups must be None for latents that are not Gaussian",
     ),
     "groups of a deep model": (
@@ -124,16 +128,16 @@ TABLE = {
         "init must be a Result or hold one entry for each of the 2 latent layers; got 3 entries",
     ),
     "init of binary latents": (
-        lambda: fmx.infer(latent(fmx.Gaussian(), fmx.Bernoulli()), X, init=[0.5, 1.5]),
+        lambda: fmx.infer(latent(fmx.Gaussian(1.0), fmx.Bernoulli()), X, init=[0.5, 1.5]),
         "probabilities of init must lie between 0 and 1",
     ),
     "init of a prior's family": (
-        lambda: fmx.infer(latent(fmx.Gaussian(), fmx.Laplace()), X, init=(np.zeros(2), np.ones(2))),
+        lambda: fmx.infer(latent(fmx.Gaussian(1.0), fmx.Laplace()), X, init=(np.zeros(2), np.ones(2))),
         "init must be from a Result for Laplace",
     ),
     "init of another family": (
         lambda: fmx.infer(
-            latent(fmx.Gaussian(), fmx.Laplace()), X, init=fmx.infer(latent(fmx.Gaussian(), fmx.Bernoulli()), X)
+            latent(fmx.Gaussian(1.0), fmx.Laplace()), X, init=fmx.infer(latent(fmx.Gaussian(1.0), fmx.Bernoulli()), X)
         ),
         "must hold LaplaceFactors",
     ),
@@ -141,9 +145,9 @@ TABLE = {
         lambda: fmx.optimal_auxiliary(deep(), None),
         "optimal_auxiliary is for models with one layer of Gaussian latents",
     ),
-    "evidence": (lambda: fmx.log_evidence(latent(fmx.Gaussian(), fmx.Laplace()), X), "for an exact evidence; got"),
+    "evidence": (lambda: fmx.log_evidence(latent(fmx.Gaussian(1.0), fmx.Laplace()), X), "for an exact evidence; got"),
     "corrected sd": (
-        lambda: fmx.infer(latent(fmx.Gaussian(), fmx.Laplace()), X).posterior(),
+        lambda: fmx.infer(latent(fmx.Gaussian(1.0), fmx.Laplace()), X).posterior(),
         "needs Gaussian latents; these are Laplace.* kind='factorised'",
     ),
     "summary layer": (
@@ -232,7 +236,7 @@ TABLE = {
     ),
     "synchronous": (lambda: fmx.Hogwild(2, synchronous="no"), "synchronous must be True or False; got 'no'"),
     "mixed of one": (lambda: fmx.Mixed(fmx.Gaussian(), [0, 0]), "families must be a list such as .* got Gaussian"),
-    "mixed ragged": (lambda: fmx.Mixed([fmx.Gaussian()], [[0], [0, 0]]), "which must be an array of numbers"),
+    "mixed ragged": (lambda: fmx.Mixed([fmx.Gaussian(1.0)], [[0], [0, 0]]), "which must be an array of numbers"),
     "prior family": (lambda: fmx.Prior(0), "family must be a family such as"),
     "prior family array": (lambda: fmx.Prior(X), "family must be a family such as"),
     "seed": (lambda: fmx.CAVI(seed=-1), "seed must be .* an integer seed of at least 0, or None; got -1"),
@@ -271,7 +275,10 @@ TABLE = {
         r"y must .* of shape \(4, 2\); got \(3, 2\)",
     ),
     "interval flag": (lambda: fmx.infer(model(), X).layers[0].interval(True), "level must be .* got True"),
-    "predict level": (lambda: fmx.infer(model(), X).posterior().predict(level=1), "level must be a number between 0 and 1; got 1"),
+    "predict level": (
+        lambda: fmx.infer(model(), X).posterior().predict(level=1),
+        "level must be a number between 0 and 1; got 1",
+    ),
     "posterior kind": (lambda: fmx.infer(model(), X).posterior("corect"), "kind must be .* Did you mean 'corrected'"),
     "posterior full": (lambda: fmx.infer(model(), X).posterior("full"), "kind must be 'corrected' or 'factorised'"),
     "posterior tol": (lambda: fmx.infer(model(), X).posterior(tol=2), "tol must be a number between 0 and 1; got 2"),
@@ -279,9 +286,12 @@ TABLE = {
     "posterior names": (lambda: fmx.infer(model(), X).posterior().summary(names=["a"]), "names must have one entry"),
     "compare": (lambda: fmx.compare([1]), "models must be a dictionary"),
     "compare entry": (lambda: fmx.compare({"a": 1}), r"models\['a'\] must be a Posterior"),
-    "predict rows": (lambda: fmx.infer(model(), X).posterior().predict([[0], [1, 2]]), "rows must be None, .* unequal length"),
-    "result rng": (lambda: fmx.infer(model(), X).sample(-1), "rng must be .* got -1"),
-    "result size": (lambda: fmx.infer(model(), X).sample(0, size=True), "size must be .* got True"),
+    "predict rows": (
+        lambda: fmx.infer(model(), X).posterior().predict([[0], [1, 2]]),
+        "rows must be None, .* unequal length",
+    ),
+    "result rng": (lambda: fmx.infer(model(), X).posterior().sample(3, rng=-1), "rng must be .* got -1"),
+    "result size": (lambda: fmx.infer(model(), X).posterior().sample(True), "size must be .* got True"),
     "layer float": (
         lambda: fmx.infer(model(), X).posterior().summary(layer=0.0),
         "layer must be a whole number .* got 0.0",

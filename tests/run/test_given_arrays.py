@@ -24,14 +24,14 @@ MODEL, SINGLE = model(), model(dtype=np.float32)
 TABLE = {
     # Masked arrays, data frames, float32.
     "W masked": (
-        lambda: fmx.Layer(fmx.Gaussian(), np.ma.masked_equal(W, 0)),
+        lambda: fmx.Layer(fmx.Gaussian(1.0), np.ma.masked_equal(W, 0)),
         "W must have no masked .* weights .* can",
     ),
     "b masked": (
-        lambda: fmx.Layer(fmx.Gaussian(), W, np.ma.masked_equal([0, 1, 1], 0)),
+        lambda: fmx.Layer(fmx.Gaussian(1.0), W, np.ma.masked_equal([0, 1, 1], 0)),
         "b must have no masked entries",
     ),
-    "b all masked": (lambda: fmx.Layer(fmx.Gaussian(), W, np.ma.masked), "b must have no masked entries"),
+    "b all masked": (lambda: fmx.Layer(fmx.Gaussian(1.0), W, np.ma.masked), "b must have no masked entries"),
     "sd masked": (lambda: fmx.Gaussian(np.ma.masked_equal([1, 2], 1)), "sd must have no masked entries"),
     "bias masked": (lambda: fmx.Prior(bias=[1.0, np.ma.masked]), "bias must have no masked entries"),
     "kernels masked": (
@@ -47,20 +47,20 @@ TABLE = {
         "x must hold real numbers; column 'b' holds",
     ),
     "W empty in a frame": (
-        lambda: fmx.Layer(fmx.Gaussian(), pandas.DataFrame({"a": [True, None], "b": [1, 2]})),
+        lambda: fmx.Layer(fmx.Gaussian(1.0), pandas.DataFrame({"a": [True, None], "b": [1, 2]})),
         r"W must be finite; .* nan at index \(1, 0\)",
     ),
     "x float32": (
         lambda: fmx.infer(SINGLE, [0, 1e39, 0]),
         r"x does not fit float32.* got 1e\+39 at index 1. Give float64",
     ),
-    "b float32": (lambda: fmx.Layer(fmx.Gaussian(), np.float32(W), -1e39), "b does not fit float32"),
+    "b float32": (lambda: fmx.Layer(fmx.Gaussian(1.0), np.float32(W), -1e39), "b does not fit float32"),
     "sd float32": (
         lambda: fmx.Layer(fmx.Gaussian(1e-50), np.float32(W)),
         "sd does not fit float32.* got 1e-50. Give float64",
     ),
     "bias float32": (
-        lambda: fmx.DEF(fmx.Layer(fmx.Gaussian(), np.float32(W)), prior=fmx.Prior(bias=1e39)),
+        lambda: fmx.DEF(fmx.Layer(fmx.Gaussian(1.0), np.float32(W)), prior=fmx.Prior(bias=1e39)),
         "bias does not fit float32",
     ),
     "init float32": (
@@ -68,7 +68,7 @@ TABLE = {
         "mean of init does not fit float32.* at index 1",
     ),
     "W long double": (
-        lambda: fmx.Layer(fmx.Gaussian(), W * np.longdouble(10) ** 400),
+        lambda: fmx.Layer(fmx.Gaussian(1.0), W * np.longdouble(10) ** 400),
         "W does not fit float64|W must be finite",
     ),
     # Indices of one observation.
@@ -119,7 +119,7 @@ def test_masked_observations_are_missing(name, dtype):
 
 def test_a_mask_that_hides_nothing_changes_nothing():
     assert np.array_equal(fmx.infer(MODEL, np.ma.masked_array([1, 2, 3])).mean, fmx.infer(MODEL, [1, 2, 3]).mean)
-    assert fmx.Layer(fmx.Gaussian(), np.ma.masked_array(W), np.ma.masked_array(X)).size == 3
+    assert fmx.Layer(fmx.Gaussian(1.0), np.ma.masked_array(W), np.ma.masked_array(X)).size == 3
 
 
 COLUMNS = {
@@ -187,14 +187,14 @@ def test_frames_serve_as_x_and_as_W():
     plain = np.array([[1, 1, 0.5], [0, 2, np.nan]])
     assert np.array_equal(fmx.infer(MODEL, frame).mean, fmx.infer(MODEL, plain).mean)
     weights = pandas.DataFrame({"flag": [True, False, True], "number": pandas.array([1, 2, 3], dtype="Int64")})
-    found = fmx.Layer(fmx.Gaussian(), weights).weights.toarray()
+    found = fmx.Layer(fmx.Gaussian(1.0), weights).weights.toarray()
     assert np.array_equal(found, [[1, 1], [0, 2], [1, 3]])
 
 
 #: Where a number of a user's meets the precision of a float32 model.
 PLACES = {
     "x": lambda v: fmx.infer(SINGLE, [v, 0, 0]),
-    "b": lambda v: fmx.Layer(fmx.Gaussian(), W.astype(np.float32), [v, 0, 0]),
+    "b": lambda v: fmx.Layer(fmx.Gaussian(1.0), W.astype(np.float32), [v, 0, 0]),
     "bias": lambda v: fmx.DEF(SINGLE.layers[0], prior=fmx.Prior(bias=v)),
     "sd": lambda v: fmx.Layer(fmx.Gaussian(abs(v)), W.astype(np.float32)),
     "prior": lambda v: fmx.DEF(SINGLE.layers[0], prior=fmx.Prior(fmx.Laplace(abs(v)))),
@@ -203,7 +203,7 @@ PLACES = {
     "forward": lambda v: SINGLE.layers[0].weights.forward([v, 0]),
     "functionals": lambda v: fmx.infer(SINGLE, X).posterior().variance([v, 0]),
     "density": lambda v: fmx.infer(SINGLE, X).layers[0].density(v),
-    "rows": lambda v: fmx.infer(SINGLE, X).posterior().predict(fmx.Layer(fmx.Gaussian(), [[v, 1.0]])),
+    "rows": lambda v: fmx.infer(SINGLE, X).posterior().predict(fmx.Layer(fmx.Gaussian(1.0), [[v, 1.0]])),
     "sample": lambda v: fmx.DEF(SINGLE.layers[0], prior=fmx.Prior(bias=min(abs(v), 3e38))).sample(0),
 }
 #: These are computed in float64, and may be infinite at the end.

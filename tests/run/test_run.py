@@ -47,7 +47,7 @@ def test_rounding_limit_is_reported_and_not_run_to_the_end():
     """A gradient that double precision cannot push below tol, since the weights differ by 1e7."""
     rng = np.random.default_rng(0)
     W = (rng.standard_normal((30, 20)) * 10 ** np.linspace(0, 7, 30)[:, None]).astype(np.float64)
-    model = fmx.DEF(fmx.Layer(fmx.Gaussian(), W))
+    model = fmx.DEF(fmx.Layer(fmx.Gaussian(1.0), W))
     result = fmx.infer(model, model.sample(1).x, tol=1e-14, max_iter=5000)
     assert result.status in (fmx.Status.STALLED, fmx.Status.CONVERGED)
     assert result.n_iter < 5000
@@ -55,14 +55,14 @@ def test_rounding_limit_is_reported_and_not_run_to_the_end():
 
 @pytest.mark.parametrize(("dtype", "tol"), [(np.float64, 1e-10), (np.float32, 1e-6)])
 def test_ill_conditioned_runs_converge_and_are_not_taken_for_stalled(dtype, tol):
-    model = fmx.DEF(fmx.Layer(fmx.Gaussian(), fmx.windows((28, 28), 15, dtype=dtype)))
+    model = fmx.DEF(fmx.Layer(fmx.Gaussian(1.0), fmx.windows((28, 28), 15, dtype=dtype)))
     x = np.random.default_rng(0).uniform(-1, 1, (4, 784)).astype(dtype)
     result = fmx.infer(model, x, tol=tol)
     assert result.converged.all(), result.message
 
 
 def test_observations_that_overflow_at_the_prior_are_no_obstacle():
-    model = fmx.DEF(fmx.Layer(fmx.Gaussian(), np.array([[1.0, 2.0], [0.5, 1.0]])))
+    model = fmx.DEF(fmx.Layer(fmx.Gaussian(1.0), np.array([[1.0, 2.0], [0.5, 1.0]])))
     result = fmx.infer(model, np.array([1e160, -1e160]))
     assert np.isfinite(result.mean).all()
     assert not np.isnan(result.trace.objective).any()

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from support.array_libraries import LIBRARIES, namespace
 from forestmix.errors import ArgumentError
 from forestmix.weights import DenseWeights, SparseColumnWeights, SparseWeights, as_weights, blocks
 from forestmix.weights.arrays import ArrayWeights
 from forestmix.weights.storage import DenseStorage, SparseStorage, StencilStorage
+from support.array_libraries import LIBRARIES, namespace
 from support.weights_registry import WEIGHTS
 
 

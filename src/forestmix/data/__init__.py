@@ -11,6 +11,7 @@ from forestmix.data.images import (
     load_mnist_sample,
 )
 from forestmix.data.registry import Dataset
+from forestmix.data.simulated import load_table
 
 __all__ = [
     "Dataset",
@@ -25,5 +26,6 @@ __all__ = [
     "load_cifar10_sample",
     "load_mnist",
     "load_mnist_sample",
+    "load_table",
     "verify",
 ]

@@ -1,18 +1,19 @@
-"""The Gaussian family with known standard deviation; ``eta`` is its mean."""
+"""The Gaussian family; ``eta`` is its mean. Its standard deviation is known, or has a prior (``forestmix.scales``)."""
 
 from __future__ import annotations
 
 import math
 from copy import copy
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 import scipy
 
 from forestmix.arrays import Array, fits, in_precision, per_variable
+from forestmix.errors import ForestmixError
 from forestmix.families.base import Family
 from forestmix.families.primitive import Kind, Primitive, primitive
+from forestmix.scales import Places, places_of
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 
@@ -21,31 +22,56 @@ class Gaussian(Family):
     """``N(eta, sd^2)``: ``t = y / sd^2``, ``a = eta^2 / (2 sd^2)``, ``g`` the log density at mean zero.
 
     Args:
-        sd: standard deviation, one number or one for each variable.
+        sd: standard deviation, one number or one for each variable; or an unknown scale such as
+            ``scales.HalfNormal(1.0)``, or a list of numbers and scales, in which the same object is the same unknown.
+            When left out it is 1, but for the rows of the data unknown, with a weak prior on their scale.
 
     """
 
     name: ClassVar[str] = "gaussian"
     curvature_is_constant = True
+    #: Whether the sd was left out, and which variables have an unknown one; ``None`` where all are numbers.
+    sd_left_out: bool = False
+    places: Places | None = None
 
-    def __init__(self, sd: npt.ArrayLike = 1.0) -> None:
-        self.sd = per_variable("sd", sd, positive=True)
+    def __init__(self, sd: Any = None) -> None:
+        self.sd_left_out, self.places = sd is None, places_of("sd", sd)
+        if self.places is None:
+            self.sd = per_variable("sd", 1.0 if sd is None else sd, positive=True)
+
+    def __getattr__(self, name: str) -> Any:
+        # Only reached where there is no sd: the arrays of a family whose scales are known are plain attributes.
+        if name == "sd":
+            raise ForestmixError(
+                f"The sd of {self!r} is unknown here. Give numbers by model.with_scales(values), or let forestmix "
+                "integrate over it: forestmix.infer(model, x)."
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __repr__(self) -> str:
+        if self.places is not None:
+            return f"Gaussian(sd={self.places!r})"
         return f"Gaussian(sd={self.sd.item() if self.sd.ndim == 0 else f'<{self.sd.size} values>'})"
 
     def check_size(self, size: int, what: str) -> None:
         """Raise unless ``sd`` is one number or has ``size`` entries."""
-        fits("sd", self.sd, size, what)
+        fits("sd", self.sd if self.places is None else self.places.which, size, what)
 
     def astype(self, dtype: np.dtype) -> Self:
         """Return the family with ``sd`` in ``dtype``; an ``sd`` that becomes zero there is refused."""
-        return type(self)(in_precision("sd", self.sd, dtype, positive=True))
+        if self.places is not None:
+            return self
+        chosen = copy(self)
+        chosen.sd = in_precision("sd", self.sd, dtype, positive=True)
+        return chosen
 
     def take(self, variables: Array) -> Self:
         """Return the family of the chosen variables."""
         chosen = copy(self)
-        chosen.sd = self.sd if self.sd.ndim == 0 else self.sd[variables]
+        if self.places is not None:
+            chosen.places = self.places.take(variables)
+        elif self.sd.ndim:
+            chosen.sd = self.sd[variables]
         return chosen
 
     def check_support(self, name: str, y: Array) -> None:

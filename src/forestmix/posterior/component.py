@@ -5,7 +5,7 @@ A posterior is a mixture of them: one where all scales are known, several where 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,7 @@ from forestmix.model import Layer
 from forestmix.posterior.covariance import Covariance, CovarianceBatch, DiagonalCovariance
 from forestmix.posterior.layer import LayerPosterior
 from forestmix.posterior.system import distinct_rows
+from forestmix.scales import Scale
 from forestmix.weights.layered import slices_of
 
 #: Halvings of the bracket of a quantile of a mixture: to the last digit of it.
@@ -30,23 +31,29 @@ class Component:
         mean: (N, m); (m,) is taken as one observation.
         covariance: of each observation; one ``Covariance`` is shared by all.
         layer: ``p(x | y)`` of the observed rows, with the scales of this component.
+        scales: the number that this component has for each unknown scale.
 
     """
 
     mean: Array
     covariance: CovarianceBatch
     layer: Layer
+    scales: Mapping[Scale, float]
 
-    def __init__(self, mean: Array, covariance: Covariance | CovarianceBatch, layer: Layer) -> None:
+    def __init__(
+        self, mean: Array, covariance: Covariance | CovarianceBatch, layer: Layer,
+        scales: Mapping[Scale, float] | None = None,
+    ) -> None:  # fmt: skip
         mean = np.atleast_2d(np.asarray(mean, np.float64))
         if isinstance(covariance, Covariance):
             covariance = CovarianceBatch([covariance], np.zeros(len(mean), int))
-        for name, value in (("mean", mean), ("covariance", covariance), ("layer", layer)):
+        fields = {"mean": mean, "covariance": covariance, "layer": layer, "scales": scales or {}}
+        for name, value in fields.items():
             object.__setattr__(self, name, value)
 
     def take(self, keep: Array) -> Component:
         """Return the component of the chosen observations."""
-        return Component(self.mean[keep], self.covariance.take(keep), self.layer)
+        return Component(self.mean[keep], self.covariance.take(keep), self.layer, self.scales)
 
     def sample(self, size: int, rng: np.random.Generator) -> Array:
         """Return draws, (size, N, m)."""

@@ -19,7 +19,6 @@ import numpy as np
 
 from forestmix.arrays import Array
 from forestmix.errors import ForestmixError
-from forestmix.problem.flat import Stacked
 from forestmix.weights import Weights
 from forestmix.weights.blocks import blocks_of
 
@@ -32,8 +31,8 @@ MOST_ITERATIONS = 20_000
 class PrecisionSystem:
     """The matrix ``A = diag(1 / scale^2) + W^T diag(kappa) W``: products with it, and its diagonal."""
 
-    def __init__(self, weights: Weights, kappa: Array, scale: Array, prior: Stacked) -> None:
-        self.weights, self.kappa, self.scale, self.prior = weights, kappa, scale, prior
+    def __init__(self, weights: Weights, kappa: Array, scale: Array, prior_variance: Callable[[Array], Array]) -> None:
+        self.weights, self.kappa, self.scale, self.prior_variance = weights, kappa, scale, prior_variance
         self.diagonal = scale**-2.0 + weights.square().adjoint(kappa)
 
     def product(self, x: Array) -> tuple[Array, Array]:
@@ -51,7 +50,7 @@ class ConjugateGradients:
         self.system, self.c = system, c
         self.x, self.r, self.direction = np.zeros_like(c), c, np.zeros_like(c)
         self.squared_norm, self.estimate = np.zeros(len(c)), np.zeros(len(c))
-        self.bound = system.prior.prior_variance(c)
+        self.bound = system.prior_variance(c)
 
     def take(self, chosen: Array) -> ConjugateGradients:
         """Return the chosen right-hand sides."""
@@ -74,14 +73,14 @@ class ConjugateGradients:
         length = _quotient(squared_norm, curvature)
         self.x, self.r = self.x + length[:, None] * self.direction, self.r - length[:, None] * image
         self.squared_norm, self.estimate = squared_norm, self.estimate + length * squared_norm
-        self.bound = self.system.prior.prior_variance(self.r)
+        self.bound = self.system.prior_variance(self.r)
 
     def restart(self) -> None:
         """Compute residual, estimate and bound anew from x, free of what rounding added up, and go on from there."""
         image, curvature = self.system.product(self.x)
         self.r = self.c - image
         self.estimate = 2 * np.sum(self.c * self.x, axis=-1) - curvature
-        self.bound = self.system.prior.prior_variance(self.r)
+        self.bound = self.system.prior_variance(self.r)
         self.squared_norm, self.direction = np.zeros_like(self.squared_norm), np.zeros_like(self.direction)
 
 

@@ -14,7 +14,7 @@ Only the second part is estimated. ``c_j`` is normal, so the standard error of t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,7 +24,6 @@ from forestmix.arrays import Array, generator
 from forestmix.errors import ForestmixError
 from forestmix.posterior.conjugate import PrecisionSystem, certified_variances, solutions
 from forestmix.posterior.covariance import Covariance
-from forestmix.problem.flat import Stacked
 from forestmix.weights import Weights
 from forestmix.weights.blocks import blocks_of
 
@@ -44,7 +43,7 @@ class IterativeCovariance(Covariance):
         weights: W, (n, m), in float64.
         kappa: the curvature of each row, (n,).
         scale: the prior's standard deviation of each latent, (m,).
-        prior: the prior, whose covariance bounds that of the posterior.
+        prior_variance: gives the variance of ``c^T y`` under the prior, which bounds that under the posterior.
         tol: draws are made until the median over latents of the relative standard error of an sd is at most this.
         rng: a generator, or a seed, for the draws behind the variances.
         progress: show a progress bar.
@@ -52,10 +51,10 @@ class IterativeCovariance(Covariance):
     """
 
     def __init__(
-        self, weights: Weights, kappa: Array, scale: Array, prior: Stacked, tol: float = 0.01, rng: Any = 0,
-        *, progress: bool = False,
+        self, weights: Weights, kappa: Array, scale: Array, prior_variance: Callable[[Array], Array],
+        tol: float = 0.01, rng: Any = 0, *, progress: bool = False,
     ) -> None:  # fmt: skip
-        self.system = PrecisionSystem(weights, kappa, scale, prior)
+        self.system = PrecisionSystem(weights, kappa, scale, prior_variance)
         self.kappa, self.tol, self.progress = kappa, tol, progress
         self._rng = generator(rng)
         #: How many draws were made, the mean of their ``c_j^2``, and the first of them, for functionals.
@@ -100,7 +99,7 @@ class IterativeCovariance(Covariance):
     def solve(self, right: Array) -> Array:
         """Return ``A^-1 r`` to a relative error of 1e-6 in the norm of A."""
         # The prior's bound on r^T A^-1 r is the scale that each error is relative to.
-        scale = self.system.stacked.prior_variance(right)
+        scale = self.system.prior_variance(right)
         parts = [solutions(self.system, one[None], 1e-12 * size)[0] for one, size in zip(right, scale, strict=True)]
         return np.concatenate(parts)
 

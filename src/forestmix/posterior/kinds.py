@@ -10,6 +10,7 @@ from forestmix.arrays import Array, generator
 from forestmix.model import DEF, Observations
 from forestmix.posterior.component import Component, FactorisedComponent
 from forestmix.posterior.covariance import Covariance, CovarianceBatch, FactoredCovariance
+from forestmix.posterior.factor import BlockFactor
 from forestmix.posterior.iterative import IterativeCovariance
 from forestmix.posterior.layer import LayerPosterior
 from forestmix.posterior.means import corrected_means
@@ -66,9 +67,10 @@ def make_covariance(system: LatentSystem, kappa: Array, tol: float, rng: Any, pr
     """Return the covariance at given curvatures: by a factor where one can be held, else by draws."""
     if system.weights.shape[1] <= FACTOR_LIMIT:
         return FactoredCovariance(system.weights, kappa, system.scale, tol, keep=hold)
-    return IterativeCovariance(system.weights, kappa, system.scale, system.stacked, tol, rng, progress=progress)
+    prior_variance = system.stacked.prior_variance
+    return IterativeCovariance(system.weights, kappa, system.scale, prior_variance, tol, rng, progress=progress)
 
 
 def is_factored(covariance: CovarianceBatch) -> bool:
     """Whether products with the covariance are exact and cheap."""
-    return all(isinstance(one, FactoredCovariance) for one in covariance.distinct)
+    return all(isinstance(one, FactoredCovariance | BlockFactor) for one in covariance.distinct)

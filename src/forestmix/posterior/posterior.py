@@ -227,4 +227,4 @@ def made(result: Result, kind: str, tol: float, rng: Any, progress: bool) -> Pos
         component = corrected_component(model, data, factors, tol, rng, progress)
     else:
         component = factorised_component(result)
-    return Posterior([component], [1.0], model, data, kind, factors=factors)
+    return Posterior([component], [1.0], model, data, kind, factors=factors, scales=result.scales)

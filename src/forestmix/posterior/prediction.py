@@ -25,8 +25,9 @@ from forestmix.checks import between_zero_and_one
 from forestmix.errors import ArgumentError
 from forestmix.families import Bernoulli, Family, Gaussian, Mixed
 from forestmix.families.base import smallest_count
+from forestmix.families.unknown import scales_of, with_scales
 from forestmix.model import Layer
-from forestmix.posterior.component import mixture_moments, mixture_quantile
+from forestmix.posterior.component import Component, mixture_moments, mixture_quantile
 from forestmix.posterior.marginals import Mixture
 from forestmix.posterior.system import padded
 from forestmix.weights.blocks import MEMORY_BUDGET
@@ -80,7 +81,7 @@ class _Eta(NamedTuple):
 def predict(mixture: Mixture, rows: Any, level: float, single: bool) -> Prediction:
     """Return the posterior of ``eta`` and the predictive distribution of rows, see ``Posterior.predict``."""
     between_zero_and_one("level", level)
-    layers = [_chosen_layer(part.layer, rows) for part in mixture.components]
+    layers = [_chosen_layer(part, rows) for part in mixture.components]
     # A rate beyond the range of the precision is infinite, and so is a count.
     with np.errstate(over="ignore", invalid="ignore"):
         parts = _parts(mixture, layers, 0.5 * (1 - level))
@@ -99,8 +100,9 @@ def _parts(mixture: Mixture, layers: list[Layer], tail: float) -> tuple[Array, .
     return (centre, np.sqrt(variance), *ends, *_predictive(eta, ends, tail))
 
 
-def _chosen_layer(own: Layer, rows: Any) -> Layer:
+def _chosen_layer(component: Component, rows: Any) -> Layer:
     """Return the layer whose rows are predicted: the model's own, some of its rows, or a new one."""
+    own = component.layer
     if rows is None:
         return own
     if isinstance(rows, Layer):
@@ -108,10 +110,24 @@ def _chosen_layer(own: Layer, rows: Any) -> Layer:
             raise ArgumentError(
                 f"rows must be a Layer with {own.n_parents} columns of W, one for each latent; got {rows.n_parents}."
             )
-        return rows
+        return _with_own_scales(component, rows)
     chosen = _row_numbers(rows, own.size)
     bias = own.bias if own.bias.ndim == 0 else own.bias[chosen]
     return Layer(own.family.take(chosen), own.weights.take_rows(chosen), bias)
+
+
+def _with_own_scales(component: Component, rows: Layer) -> Layer:
+    """Return new rows with a component's numbers in the place of unknown scales, and of an sd that was left out."""
+    family = rows.family
+    if isinstance(family, Gaussian) and family.sd_left_out:
+        own = component.layer.family
+        if not isinstance(own, Gaussian) or own.sd.size > 1:
+            raise ArgumentError("rows must say the sd of new Gaussian rows where those of the model have several.")
+        return rows.with_family(own)
+    unknown = [scale for scale in scales_of(family) if scale not in component.scales]
+    if unknown:
+        raise ArgumentError(f"rows must have scales of the model, the same objects, or numbers; got {unknown[0]!r}.")
+    return rows.with_family(with_scales(family, component.scales))
 
 
 def _row_numbers(rows: Any, n: int) -> Array:

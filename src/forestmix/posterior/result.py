@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -14,9 +15,11 @@ from forestmix.checks import between_zero_and_one, one_of
 from forestmix.errors import ArgumentError, ForestmixError
 from forestmix.inference.status import Status, Trace
 from forestmix.model import DEF, Observations
+from forestmix.posterior.joint import Joint
 from forestmix.posterior.layer import LayerPosterior
 from forestmix.posterior.noise import noise_note
 from forestmix.posterior.posterior import Posterior, made
+from forestmix.posterior.scale_posterior import ScalePosterior
 
 #: The kinds of posterior; "full" needs a run with a full covariance.
 KINDS = ("corrected", "factorised", "full")
@@ -30,7 +33,10 @@ class Result:
     ``objective_name`` ("elbo" or "fm") and more closely by ``climbed``, which is "grouped" for one between the two;
     ``elbo`` and ``fm_bound``: both bounds at the end; ``converged``: whether ``status`` is
     ``Status.CONVERGED``; ``message``: what happened, in words; ``n_iter``: iterations; ``trace``: how it went;
-    ``model`` and ``data``: what it is the posterior of.
+    ``model`` and ``data``: what it is the posterior of, with numbers in the place of unknown scales.
+
+    After ``infer(..., covariance="full")``, and for models with unknown scales, ``joint`` holds the posterior with all
+    its correlations, of which ``layers`` have the margins; ``scales`` has the posterior of each unknown scale by name.
     """
 
     layers: tuple[LayerPosterior, ...]
@@ -44,6 +50,9 @@ class Result:
     trace: Trace
     model: DEF
     data: Observations
+    joint: Joint | None = None
+    scales: Mapping[str, ScalePosterior] = field(default_factory=dict)
+    note: str = ""
 
     @cached_property
     def elbo(self) -> Any:
@@ -85,8 +94,7 @@ class Result:
     @cached_property
     def message(self) -> str:
         """What happened, and what to try; also whether the noise sd fits the residuals (``noise.py``)."""
-        note = noise_note(self)
-        return f"{self._ending}\n{note}" if note else self._ending
+        return "\n".join(filter(None, (self._ending, self.note, noise_note(self))))
 
     @property
     def _ending(self) -> str:
@@ -111,7 +119,7 @@ class Result:
 
         Args:
             kind: "corrected"; "factorised" for q itself, the only kind for latents that are not Gaussian; "full" after
-                ``infer(..., covariance="full")``.
+                ``infer(..., covariance="full")`` and for models with unknown scales, where "corrected" means it too.
             tol: relative error of the standard deviations. Where they are estimated from draws, these are made until
                 the median of the stated errors is at most this; where rounding leaves a larger one, an error is raised.
             rng: a generator, or a seed, for the draws behind standard deviations that are estimated.
@@ -119,7 +127,10 @@ class Result:
 
         """
         between_zero_and_one("tol", tol)
-        if one_of("kind", kind, KINDS) == "full":
+        one_of("kind", kind, KINDS)
+        if self.joint is not None and kind != "factorised":
+            return self.joint.posterior(self)
+        if kind == "full":
             raise ArgumentError(
                 "kind must be 'corrected' or 'factorised' for a result whose q is factorised; got 'full'."
             )

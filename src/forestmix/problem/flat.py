@@ -77,7 +77,7 @@ class Stacked:
         return np.concatenate(means[::-1]), np.concatenate(sds[::-1])
 
     def prior_variance(self, c: Array) -> Array:
-        """Return the variance of ``c^T y`` for draws from the top down, (N,): a layer passes its part to its parents."""
+        """Return the variance of ``c^T y`` in draws from the top down, (N,): a layer passes its part to its parents."""
         passed, variance = c[:, self.slices[0]], np.zeros(len(c))
         for layer, above in zip(self.deep.layers[1:], self.slices[1:], strict=True):
             variance += np.sum((layer.family.sd * passed) ** 2, axis=-1)  # type: ignore[attr-defined]

@@ -160,7 +160,7 @@ class LatentProblem(Problem):
         return sets_of_layers(schedule, self.stack.depth)
 
     def plain_step(self, point: LatentPoint, members: list[int]) -> LayeredFactors:
-        """Return the factors after a parallel step of some layers, each from the same point, since they share no rows."""
+        """Return the factors after a parallel step of some layers, each from the same point: they share no rows."""
         q = point.q
         for layer in members:
             q = q.replace(layer, self.stack.step(point.q, layer))

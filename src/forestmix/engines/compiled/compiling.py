@@ -56,7 +56,7 @@ def _cached(function: Any, options: dict[str, Any]) -> Any:
 
 @contextlib.contextmanager
 def _cache_folder() -> Iterator[None]:
-    """Keep the code of what is decorated meanwhile in the folder of these sources; other packages keep their own place."""
+    """Keep the code of what is decorated meanwhile in the folder of these sources, and that of others elsewhere."""
     with _one_at_a_time:
         place = _config.CACHE_DIR
         _config.CACHE_DIR = _folder() or place
@@ -76,7 +76,10 @@ def _folder() -> str | None:
         return None
     try:
         beside = Path(str(numba.njit(cache=True)(_nothing).stats.cache_path))
-        folder = beside / f"sources-{digest(Path(__file__).parent)}"
+        here = Path(__file__).parent
+        # Tables of expectations and the kinds of rows are compiled into kernels, too.
+        tables = [here.parents[1] / "families" / name for name in ("expectations.py", "primitive.py")]
+        folder = beside / f"sources-{digest([*here.glob('*.py'), *tables])}"
         if not folder.exists():
             folder.mkdir(parents=True, exist_ok=True)
             remove_older(folder)
@@ -89,10 +92,10 @@ def _nothing() -> None:
     """Stand for any function of this folder."""
 
 
-def digest(sources: Path) -> str:
-    """Return a short name for what the Python files of a folder hold, and for the version of Numba."""
+def digest(sources: list[Path]) -> str:
+    """Return a short name for what files hold, and for the version of Numba."""
     known = hashlib.blake2b(numba.__version__.encode(), digest_size=8)
-    for path in sorted(sources.glob("*.py")):
+    for path in sorted(sources):
         known.update(b"\0" + path.name.encode() + b"\0" + path.read_bytes())
     return known.hexdigest()
 

@@ -40,7 +40,7 @@ CHANGE, PRECISION, MEAN, SD = range(4)
 
 
 class Group(NamedTuple):
-    """What group updates write into: ``rows`` lists the rows of the group, ``place`` says where a row is in the list."""
+    """What group updates write into: ``rows`` lists the rows of the group, ``place`` has their places in the list."""
 
     place: Array
     rows: Array

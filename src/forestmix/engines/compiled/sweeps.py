@@ -4,11 +4,12 @@ For latent j, with the terms of the rows kept up to date (paper, section 5; Theo
 
     slope     = sum_i w_ij e_i - (mu_j - mu0_j) / sigma0_j^2
     mu_j     <- mu_j + share slope / P_j                       P_j = 1 / sigma0_j^2 + sum_i w_ij^2 kappa_i
-    sigma_j  <- ((1 - share) / sigma_j^2 + share P_j)^(-1/2)   share = 1, 1/2, 1/4, ... until the objective does not fall
+    sigma_j  <- ((1 - share) / sigma_j^2 + share P_j)^(-1/2)   share = 1, 1/2, 1/4, ...
 
-Rows of constant curvature need no trial: the whole step is exact, and ``e_i`` falls by ``kappa_i w_ij`` times the change
-of ``mu_j``. Kernels get no function for terms then, and Numba compiles nothing of the rest. For others the state of a
-row has the mean and squared spread of eta and the terms they give. A state is (5, n), in float64.
+until the objective does not fall. Rows of constant curvature need no trial: the whole step is exact, and ``e_i`` falls
+by ``kappa_i w_ij`` times the change of ``mu_j``. Kernels get no function for terms then, and Numba compiles nothing of
+the rest. For others the state of a row has the mean and squared spread of eta and the terms they give. A state is
+(5, n), in float64.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ ETA, SQUARED, VALUE, ERROR, KAPPA = range(5)
 
 @njit(nogil=True)
 def evaluate(table, rows, count, state, terms, work):  # type: ignore[no-untyped-def]
-    """Write the terms of the first ``count`` of ``rows`` into a state, at their positions, from eta and spread there."""
+    """Write the terms of the first ``count`` of ``rows`` into a state, where eta and its spread are by position."""
     for start in range(0, count, WIDTH):
         number = min(WIDTH, count - start)
         for k in range(number):

@@ -52,9 +52,9 @@ def check_latents(model: DEF) -> None:
 def _interface(position: int, layer: Layer, above: Any, observed: Array | None, objective: str) -> Interface:
     kind, bound = LATENTS[type(above)], "fm" if objective == "fm" else "elbo"
     if isinstance(layer.family, Gaussian):
-        return GaussianRows(layer, kind, observed, bound)  # type: ignore[arg-type]
+        return GaussianRows(layer, kind, observed, bound)
     if kind is GaussianFactors:
-        return GaussianParents(layer, kind, observed, bound)  # type: ignore[arg-type]
+        return GaussianParents(layer, kind, observed, bound)
     if isinstance(layer.family, COUNT_ROWS) and isinstance(above, Bernoulli | Poisson):
         return ExactCounts(layer, kind, observed) if objective == "elbo" else CountParents(layer, kind, observed)
     raise ArgumentError(

@@ -24,7 +24,10 @@ def slow(module, seconds):
             time.sleep(seconds)
 """
 CASES = {
-    "two slow ones": ("slow('forestmix.engines.compiled.dense', 0.5); slow('forestmix.engines.compiled.csr', 0.5)", 1),
+    "two slow ones": (
+        "slow('forestmix.engines.compiled.dense', 0.5); slow('forestmix.engines.compiled.rows', 0.5)",
+        1,
+    ),
     "several quick ones": ("for _ in range(5): slow('forestmix.engines.compiled.dense', 0.12)", 1),
     "a quick one, another package, from the cache": (
         """
@@ -68,10 +71,11 @@ def test_numba_sends_the_event_when_it_compiles_and_not_when_it_loads(tmp_path):
 from numba.core import event
 with event.install_recorder("numba:compile") as recorder:
     import numpy as np
-    from forestmix.engines.compiled.totals import add_entries
-    add_entries(0, 4, np.ones(4), np.zeros((1, 1)))
+    from forestmix.engines.compiled.sparse import collect_columns
+    index, one = np.array([0, 1], np.int32), np.ones((1, 3))
+    collect_columns(0, 1, index, index[:1], one[0, :1].copy(), one, one.copy())
 names = [each.data["dispatcher"].py_func.__module__ for _, each in recorder.buffer]
-print(names.count("forestmix.engines.compiled.totals"))
+print(names.count("forestmix.engines.compiled.sparse"))
 """
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
     for events in ("2", "0"):

@@ -24,13 +24,12 @@ def mills(t):
 CASES = {
     "exponential": (mp.exp, np.concatenate([RNG.uniform(-708, 709, 600), NEAR_ZERO])),
     "exponential_minus_one": (mp.expm1, np.concatenate([RNG.uniform(-50, 709, 600), NEAR_ZERO])),
-    "log_one_plus": (mp.log1p, np.concatenate([[0.0, 1.0], np.abs(NEAR_ZERO)])),
+    "log_one_plus": (mp.log1p, np.concatenate([[0.0, 1.0], np.abs(NEAR_ZERO), RNG.uniform(1, 1e4, 200)])),
     "logarithm": (
         mp.log,
         np.concatenate([np.arange(1.0, 300), RNG.uniform(0.5, 2, 300), 10 ** RNG.uniform(-307, 308, 300)]),
     ),
     "mills_ratio": (mills, np.concatenate([[0.0], RNG.uniform(0, 40, 400), 10 ** RNG.uniform(-20, 6, 200)])),
-    "rounded": (mp.nint, np.concatenate([RNG.uniform(-1e6, 1e6, 300), NEAR_ZERO[:300]])),
 }
 
 

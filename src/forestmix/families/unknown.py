@@ -1,0 +1,56 @@
+"""Unknown scales of a family, whatever its shape: of a Gaussian, and of the Gaussian parts of a mixed one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import copy
+from typing import Any
+
+import numpy as np
+
+from forestmix.arrays import Array
+from forestmix.families.gaussian import Gaussian
+from forestmix.families.mixed import Mixed
+from forestmix.scales import FromData, Scale
+
+
+def scales_of(family: Any) -> tuple[Scale, ...]:
+    """Return the unknown scales of a family, in order of first appearance."""
+    if isinstance(family, Mixed):
+        return tuple(dict.fromkeys(scale for part in family.families for scale in scales_of(part)))
+    places = family.places if isinstance(family, Gaussian) else None
+    return () if places is None else places.unknowns
+
+
+def variables_of(family: Any, scale: Scale, size: int) -> Array:
+    """Return which of ``size`` variables have an unknown scale, as a mask."""
+    if isinstance(family, Gaussian):
+        return family.places.variables(scale, size) if scale in scales_of(family) else np.zeros(size, bool)  # type: ignore[union-attr]
+    found = np.zeros(size, bool)
+    if isinstance(family, Mixed):
+        for k, part in enumerate(family.families):
+            rows = np.flatnonzero(family.which == k)
+            found[rows] = variables_of(part, scale, len(rows))
+    return found
+
+
+def with_scales(family: Any, values: Mapping[Scale, float]) -> Any:
+    """Return the family with numbers in the place of its unknown scales."""
+    if isinstance(family, Gaussian) and family.places is not None:
+        return Gaussian(family.places.resolve(values))
+    return _with_parts(family, [with_scales(part, values) for part in family.families]) if scales_of(family) else family
+
+
+def with_default_scale(family: Any) -> Any:
+    """Return the family of rows of the data, with an unknown scale where a Gaussian's was left out."""
+    if isinstance(family, Gaussian):
+        return Gaussian(FromData()) if family.sd_left_out else family
+    if isinstance(family, Mixed) and any(isinstance(part, Gaussian) and part.sd_left_out for part in family.families):
+        return _with_parts(family, [with_default_scale(part) for part in family.families])
+    return family
+
+
+def _with_parts(family: Mixed, parts: list[Any]) -> Mixed:
+    chosen = copy(family)
+    chosen.families = tuple(parts)
+    return chosen

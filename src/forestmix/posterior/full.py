@@ -1,0 +1,260 @@
+"""Gaussian q with full covariance and exact one-dimensional expectations (Opper and Archambeau 2009).
+
+For ``q = N(mu, Sigma)`` the rows see ``eta_i ~ N(m_i, v_i)`` with ``m_i = b_i + w_i . mu``, ``v_i = w_i^T Sigma w_i``::
+
+    ELBO = sum_i E log p(x_i | eta_i) - KL(q || p)
+    e_i = t(x_i) - E a'(eta_i)        kappa_i = E a''(eta_i)
+    Sigma^-1 = diag(1 / sigma0^2) + W^T diag(kappa) W        at the optimum
+    mu      <- mu + Sigma (W^T e - (mu - mu0) / sigma0^2)
+
+Both at once are a step along the natural gradient. One of length rho mixes the precisions, that is the kappa, and
+shortens the step of the mean; rho is halved until the ELBO has risen. For Gaussian rows one step is exact, and the ELBO
+is the evidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy
+
+from forestmix.arrays import Array, total
+from forestmix.engines.rows import RowData, expected_terms, row_data
+from forestmix.errors import ArgumentError, ForestmixError
+from forestmix.families import Gaussian
+from forestmix.families.primitive import Kind
+from forestmix.model import DEF, Layer, Observations
+from forestmix.posterior.factor import BlockFactor, Columns
+
+#: What the ELBO may still gain, in nats, when a run has converged: means are then within 2e-5 posterior sds.
+TOLERANCE = 1e-10
+MAX_ITER = 200
+#: A step is halved at most so often.
+HALVINGS = 40
+
+
+class Start(NamedTuple):
+    """Where a fit may start: means (m,) and curvatures of the rows (n,), of a fit at other scales."""
+
+    mean: Array
+    kappa: Array
+
+
+@dataclass(frozen=True)
+class FullFit:
+    """The posterior of one observation: ``N(mean, covariance)``.
+
+    ``elbo``: for Gaussian rows the log evidence; ``eta`` and ``variance``: moments of each row's natural parameter;
+    ``error`` and ``kappa``: ``e_i`` and ``kappa_i``, 0 for a missing entry; ``trace``: the ELBO from the start on.
+    """
+
+    mean: Array
+    covariance: BlockFactor
+    elbo: float
+    eta: Array
+    variance: Array
+    kappa: Array
+    error: Array
+    converged: bool
+    trace: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class _Point:
+    """q with its row terms; ``curvature`` is what ``kappa`` should be."""
+
+    mean: Array
+    kappa: Array
+    factor: BlockFactor
+    eta: Array
+    variance: Array
+    error: Array
+    curvature: Array
+    elbo: float
+
+
+def fit_full(
+    model: DEF, data: Observations, init: Sequence[Start | FullFit] | None = None, tol: float = TOLERANCE,
+    max_iter: int = MAX_ITER,
+) -> tuple[FullFit, ...]:  # fmt: skip
+    """Return the Gaussian q with full covariance of each observation.
+
+    Args:
+        model: one layer of rows under a Gaussian prior.
+        data: the observations (``forestmix.model.observations``).
+        init: where to start, such as the fit at other scales.
+        tol: what the ELBO may still gain at the end, in nats.
+        max_iter: steps at most.
+
+    """
+    return FullProblem(model, data).fit(model, init, tol, max_iter)
+
+
+class FullProblem:
+    """Weights and data, ready for fits at several scales: what does not depend on the scales is done once."""
+
+    def __init__(self, model: DEF, data: Observations) -> None:
+        if len(model.layers) > 1 or not isinstance(model.prior.family, Gaussian):
+            raise ArgumentError(
+                "model must have one layer and a Gaussian prior for a full covariance; got "
+                f"{len(model.layers)} layers and {model.prior.family!r}."
+            )
+        self.data = data
+        self.weights = model.layers[0].weights.in_double()
+        self.columns = Columns(self.weights)
+
+    def fit(
+        self, model: DEF, init: Sequence[Start | FullFit] | None = None, tol: float = TOLERANCE,
+        max_iter: int = MAX_ITER,
+    ) -> tuple[FullFit, ...]:  # fmt: skip
+        """Return the fit of each observation for the model at its scales, which must have the same weights."""
+        at_scales = _AtScales(self, model)
+        if model.layers[0].family.curvature_is_constant:
+            return at_scales.exact()
+        starts: Sequence[Start | FullFit | None] = [None] * len(self.data.x) if init is None else init
+        return tuple(at_scales.climb(k, start, tol, max_iter) for k, start in enumerate(starts))
+
+
+class _AtScales:
+    """The problem with all scales known."""
+
+    def __init__(self, problem: FullProblem, model: DEF) -> None:
+        m = model.n_latent
+        self.columns, self.weights, self.data = problem.columns, problem.weights, problem.data
+        self.layer = _in_double(model.layers[0], self.weights)
+        self.prior_mean = np.broadcast_to(model.prior.bias, m).astype(np.float64)
+        self.prior_sd = np.broadcast_to(model.prior.family.sd, m).astype(np.float64)
+        self.precision = self.prior_sd**-2.0
+        self.rows = row_data(self.layer, self.data)
+
+    def exact(self) -> tuple[FullFit, ...]:
+        """Return the posteriors under Gaussian rows; observations that miss the same entries share a factor."""
+        eta, kappa = self._working_rows()
+        groups: dict[bytes, list[int]] = {}
+        for k, row in enumerate(kappa):
+            groups.setdefault(row.tobytes(), []).append(k)
+        fits: dict[int, FullFit] = {}
+        for members in groups.values():
+            factor = BlockFactor(self.columns, kappa[members[0]], self.precision)
+            variance, means = factor.row_variances(), self._weighted_means(factor, eta[members], kappa[members])
+            for k, mean in zip(members, means, strict=True):
+                point = self._evaluate(self.rows.take([k]), mean, kappa[k], factor, variance)
+                fits[k] = _fit(point, [point.elbo], True)
+        return tuple(fits[k] for k in range(len(fits)))
+
+    def climb(self, k: int, start: Start | FullFit | None, tol: float, max_iter: int) -> FullFit:
+        """Raise the ELBO of one observation to its maximum."""
+        rows = self.rows.take([k])
+        point = self._start(k, rows, start)
+        trace, gain = [point.elbo], np.inf
+        for _ in range(max_iter):
+            # The sum of n terms is known to about this much.
+            floor = max(tol, 8 * np.finfo(np.float64).eps * abs(point.elbo))
+            gradient = self._gradient(point)
+            decrement = 0.5 * float(gradient @ point.factor.solve(gradient))
+            if decrement + min(gain, _curvature_gain(point)) <= floor:
+                return _fit(point, trace, True)
+            better = self._step(rows, point, gradient, floor)
+            if better is None:
+                return _fit(point, trace, decrement <= floor)
+            point, gain = better, better.elbo - point.elbo
+            trace.append(point.elbo)
+        return _fit(point, trace, False)
+
+    def _start(self, k: int, rows: RowData, start: Start | FullFit | None) -> _Point:
+        """Return the point of a fit at other scales, or the first step of iteratively reweighted least squares."""
+        if start is not None:
+            factor = BlockFactor(self.columns, start.kappa, self.precision)
+            point = self._evaluate(rows, start.mean, start.kappa, factor)
+            if np.isfinite(point.elbo):
+                return point
+        eta, kappa = (part[k] for part in self._working_rows())
+        factor = BlockFactor(self.columns, kappa, self.precision)
+        point = self._evaluate(rows, self._weighted_means(factor, eta, kappa), kappa, factor)
+        if not np.isfinite(point.elbo):
+            raise ForestmixError("The ELBO is not finite at the start: rescale x, W or the prior's sd.")
+        return point
+
+    def _step(self, rows: RowData, point: _Point, gradient: Array, floor: float) -> _Point | None:
+        """Return the natural gradient step, halved until the ELBO rises; ``None`` where rounding decides on that."""
+        rho = 1.0
+        for _ in range(HALVINGS):
+            kappa = point.kappa + rho * (point.curvature - point.kappa)
+            factor = BlockFactor(self.columns, kappa, self.precision)
+            new = self._evaluate(rows, point.mean + rho * factor.solve(gradient), kappa, factor)
+            if new.elbo > point.elbo:
+                return new
+            if new.elbo > point.elbo - floor:
+                return None
+            rho *= 0.5
+        return None
+
+    def _evaluate(
+        self, rows: RowData, mean: Array, kappa: Array, factor: BlockFactor, variance: Array | None = None
+    ) -> _Point:
+        """Return row terms and ELBO of ``N(mean, Sigma(kappa))``.
+
+        With ``tr(Sigma / sigma0^2) = m - sum_i kappa_i v_i`` the divergence is
+        ``(sum_j ((mu_j - mu0_j) / sigma0_j)^2 + log sigma0_j^2 - sum_i kappa_i v_i - log |Sigma|) / 2``.
+        """
+        variance = factor.row_variances() if variance is None else variance
+        eta = self.weights.forward(mean) + self.layer.bias
+        terms = expected_terms(rows, eta[None], np.sqrt(variance)[None])
+        likelihood, error, curvature = (np.broadcast_to(term, (1, len(eta)))[0] for term in terms)
+        scaled = total(((mean - self.prior_mean) / self.prior_sd) ** 2 + 2 * np.log(self.prior_sd))
+        divergence = 0.5 * (scaled - total(kappa * variance) - factor.log_determinant())
+        elbo = float(total(likelihood) - divergence)
+        finite = np.isfinite(elbo) and np.isfinite(curvature).all()
+        return _Point(mean, kappa, factor, eta, variance, error, curvature, elbo if finite else -np.inf)
+
+    def _gradient(self, point: _Point) -> Array:
+        """Return ``W^T e - (mu - mu0) / sigma0^2``."""
+        return self.weights.adjoint(point.error) - self.precision * (point.mean - self.prior_mean)
+
+    def _weighted_means(self, factor: BlockFactor, eta: Array, kappa: Array) -> Array:
+        """Return the posterior means if the rows were ``N(eta_i; m_i, 1 / kappa_i)``."""
+        pulled = self.weights.adjoint(kappa * (eta - self.layer.bias))
+        return factor.solve(pulled + self.precision * self.prior_mean)
+
+    def _working_rows(self) -> tuple[Array, Array]:
+        """Return for each row an eta at which x is likely and the curvature there, (N, n); 0 for a missing entry."""
+        x = self.data.x.astype(np.float64)
+        kind, factor, shift, sign, target, _ = np.broadcast_arrays(*self.layer.family.primitive(x), x)[:6]  # type: ignore[misc]
+        exponential, softplus = kind == Kind.EXPONENTIAL, kind == Kind.SOFTPLUS
+        some = exponential & (target > 0)
+        # A count of 0 is taken as some way below the mean of the others.
+        counts = np.where(some, target, 0.0).sum(axis=1) / np.maximum(some.sum(axis=1), 1)
+        none = np.where(counts > 0, np.log(np.maximum(counts, np.finfo(np.float64).tiny)), 0.0) - 1
+        share = np.where(softplus, (factor * target + 0.5) / (factor + 1), 0.5)
+        zeta = np.where(
+            exponential, np.log(target, out=np.repeat(none[:, None], x.shape[1], axis=1), where=some), target
+        )
+        zeta = np.where(softplus, scipy.special.logit(share), zeta)
+        with np.errstate(over="ignore"):
+            curvature = np.where(exponential, np.exp(zeta), np.where(softplus, share * (1 - share), 1.0))
+        observed = True if self.data.observed is None else self.data.observed
+        return shift + sign * zeta, np.where(observed, factor * curvature, 0.0)
+
+
+def _curvature_gain(point: _Point) -> float:
+    """Return a bound on what the ELBO may still gain by a better kappa, to second order."""
+    return 0.25 * float(total(np.abs(point.curvature - point.kappa) * point.variance)) ** 2
+
+
+def _fit(point: _Point, trace: list[float], converged: bool) -> FullFit:
+    return FullFit(
+        point.mean, point.factor, point.elbo, point.eta, point.variance, point.curvature, point.error, converged,
+        tuple(trace),
+    )  # fmt: skip
+
+
+def _in_double(layer: Layer, weights: Any) -> Layer:
+    """Return the layer in float64, whatever the precision of its weights."""
+    chosen = copy(layer)
+    chosen.weights, chosen.bias = weights, layer.bias.astype(np.float64)
+    chosen.family = layer.family.astype(np.dtype(np.float64))
+    return chosen

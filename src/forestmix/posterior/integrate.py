@@ -1,0 +1,252 @@
+"""Unknown scales, integrated over: the posterior is a mixture over sets of scales (docs/scales.md).
+
+With ``theta`` the logarithms of the scales, and q the Gaussian with full covariance (``full.py``)::
+
+    L(theta) = log p(theta) + max_q ELBO(q; theta)
+
+which is the log of prior times evidence for Gaussian rows, and close to it for others. A quasi-Newton method climbs L
+by its slope (``scale_terms.py``), its curvature at the mode lays the nodes (``scale_nodes.py``), and each node has the
+posterior of the latents at its scales. This is the idea of INLA (Rue et al. 2009) with a variational inner step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy
+
+from forestmix.arrays import Array
+from forestmix.checks import one_of
+from forestmix.errors import ArgumentError, ForestmixError
+from forestmix.model import DEF, Observations
+from forestmix.posterior.component import Component
+from forestmix.posterior.covariance import CovarianceBatch
+from forestmix.posterior.full import FullFit, FullProblem, Start
+from forestmix.posterior.scale_nodes import FINENESS, Integral, importance, lattice
+from forestmix.posterior.scale_posterior import ScalePosterior, at_point, from_grid, from_weighted
+from forestmix.posterior.scale_terms import Moments, ScaleTerms
+
+#: With more unknown scales than this only the mode is found.
+MOST_SCALES = 6
+#: Slope of L, in nats for a scale that is e times as large, below which the climb ends.
+SLOPE_TOLERANCE = 1e-3
+#: Steps of the differences that give the curvature, and the standard deviations that it may stand for.
+DIFFERENCE, SMALLEST_SD, LARGEST_SD = 0.02, 1e-4, 2.0
+#: How far the climb may go from its start, on the line of logarithms.
+REACH = 30.0
+#: Bytes that the starts of inner fits may take.
+STARTS_BYTES = 2**28
+#: Bytes of factors that nodes hold on to; those of further nodes are made anew when they are needed.
+HELD_FACTORS = 2**30
+#: Nodes whose weight is below this share are left out: of one scale, and of several.
+NEGLIGIBLE, NEGLIGIBLE_OF_MANY = 1e-9, 1e-6
+
+GRID = "Unknown scales are integrated over, by {count} nodes of a lattice."
+SAMPLED = "Unknown scales are integrated over, by {count} nodes that are as good as {effective:.0f} of equal weight."
+MODE_ONLY = (
+    "The model has {count} unknown scales, more than the {most} that are integrated over: they are at their posterior "
+    "mode, and their uncertainty is left out of all intervals."
+)
+
+
+@dataclass(frozen=True)
+class ScaleFit:
+    """The posterior of a model with unknown scales.
+
+    ``scales``: the posterior of each unknown scale, in the order of ``model.unknown_scales``; ``components`` with
+    ``weights`` (S,): the posterior of the latents is their mixture; ``thetas`` (S, K): the log scales of each;
+    ``elbos`` (S, N): the ELBO of each observation there;
+    ``log_evidence``: the log of the integral of prior times evidence, for rows that are not Gaussian a lower bound of
+    the latter; NaN where scales are at their mode; ``effective``: the number of nodes of equal weight that would serve
+    as well; ``converged``: whether every inner fit did; ``message``: what was done.
+    """
+
+    scales: tuple[ScalePosterior, ...]
+    components: tuple[Component, ...]
+    weights: Array
+    thetas: Array
+    elbos: Array
+    log_evidence: float
+    effective: float
+    converged: bool
+    message: str
+
+
+class Evaluated(NamedTuple):
+    """L at some theta, its slope (K,), and the fit of each observation."""
+
+    value: float
+    slope: Array
+    fits: tuple[FullFit, ...]
+
+
+def fit_scales(model: DEF, data: Observations, scales: str = "shared", seed: int = 0) -> tuple[ScaleFit, ...]:
+    """Integrate over the unknown scales of a model with one layer and a Gaussian prior.
+
+    Args:
+        model: the model; up to six unknown scales are integrated over, more are put at their mode.
+        data: the observations.
+        scales: for a batch: "shared" for one set of scales for all observations, "each" for one set each.
+        seed: of the quasi-random nodes of four scales and more.
+
+    Returns:
+        One fit, or for "each" one for each observation.
+
+    """
+    if not model.unknown_scales:
+        raise ArgumentError("model must have unknown scales, such as Gaussian(sd=scales.HalfNormal(1.0)); got none.")
+    if one_of("scales", scales, ("shared", "each")) == "shared":
+        return (_fit(ScaleObjective(model, data), seed),)
+    parts = (data.take(np.array([k])) for k in range(len(data.x)))
+    return tuple(_fit(ScaleObjective(model, part), seed) for part in parts)
+
+
+class ScaleObjective:
+    """L and its slope, for a model and its data; inner fits start from the nearest theta that is known."""
+
+    def __init__(self, model: DEF, data: Observations) -> None:
+        self.model, self.terms, self.problem = model, ScaleTerms(model, data), FullProblem(model, data)
+        self._starts: list[tuple[Array, list[Start]]] = []
+        entries = len(data.x) * (model.n_observed + model.n_latent)
+        self._most_starts = int(np.clip(STARTS_BYTES // (8 * entries), 4, 256))
+
+    def evaluate(self, theta: Array) -> Evaluated:
+        """Return L, its slope by the envelope theorem, and the inner fits."""
+        fits = self.problem.fit(self.model.with_scales(np.exp(theta)), self._start(theta))
+        self._remember(theta, fits)
+        value, slope = self.terms.log_prior(theta)
+        variances: dict[int, Array] = {}
+        for fit in fits:
+            if id(fit.covariance) not in variances:
+                variances[id(fit.covariance)] = fit.covariance.variance()
+            own = Moments(fit.error, fit.kappa, fit.variance, fit.mean, variances[id(fit.covariance)])
+            counts, sums = self.terms.statistics(theta, own)
+            value, slope = value + fit.elbo, slope + sums - counts
+        return Evaluated(value, slope, fits)
+
+    def _start(self, theta: Array) -> list[Start] | None:
+        if not self._starts:
+            return None
+        distances = [float(np.sum((theta - known) ** 2)) for known, _ in self._starts]
+        return self._starts[int(np.argmin(distances))][1]
+
+    def _remember(self, theta: Array, fits: tuple[FullFit, ...]) -> None:
+        """Keep where fits ended, of the last theta, as many as memory allows."""
+        self._starts = [*self._starts[1 - self._most_starts :], (theta, [Start(fit.mean, fit.kappa) for fit in fits])]
+
+
+def _fit(objective: ScaleObjective, seed: int) -> ScaleFit:
+    mode = climb(objective)
+    if len(mode) > MOST_SCALES:
+        return _at_mode(objective, mode)
+    collected = _Collector(objective)
+    precision = curvature(objective, mode)
+    if len(mode) in FINENESS:
+        integral = lattice(collected, mode, np.diag(precision) ** -0.5)
+    else:
+        integral = importance(collected, mode, np.linalg.inv(precision), seed)
+    return _collected(objective, collected, integral)
+
+
+def climb(objective: ScaleObjective) -> Array:
+    """Return the mode of L."""
+
+    def negative(theta: Any) -> tuple[float, Any]:
+        try:
+            found = objective.evaluate(theta)
+        except ForestmixError:
+            return np.inf, np.zeros_like(theta)
+        return -found.value, -found.slope
+
+    start = objective.terms.start()
+    limits: Any = [(one - REACH, one + REACH) for one in start]
+    options: Any = {"gtol": SLOPE_TOLERANCE, "ftol": 1e-13}
+    found = scipy.optimize.minimize(negative, start, jac=True, method="L-BFGS-B", bounds=limits, options=options)
+    return np.asarray(found.x)
+
+
+def curvature(objective: ScaleObjective, mode: Array) -> Array:
+    """Return minus the second derivatives of L at its mode, by differences of the slope, with eigenvalues in bounds."""
+    columns = []
+    for step in DIFFERENCE * np.eye(len(mode)):
+        ahead, behind = (objective.evaluate(mode + sign * step).slope for sign in (1, -1))
+        columns.append((behind - ahead) / (2 * DIFFERENCE))
+    matrix = np.array(columns)
+    values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
+    return (vectors * np.clip(values, LARGEST_SD**-2.0, SMALLEST_SD**-2.0)) @ vectors.T
+
+
+class _Collector:
+    """L for the integral; the posterior of the latents at each node is kept on the way."""
+
+    def __init__(self, objective: ScaleObjective) -> None:
+        self.objective, self.converged, self.held = objective, True, 0
+        self.components: dict[bytes, Component] = {}
+        self.elbos: dict[bytes, list[float]] = {}
+
+    def __call__(self, theta: Array) -> float:
+        try:
+            found = self.objective.evaluate(theta)
+        except ForestmixError:
+            # A scale so extreme that the precision cannot be factored; it has no weight.
+            return -np.inf
+        self.converged = self.converged and all(fit.converged for fit in found.fits)
+        self.held += sum({id(fit.covariance): fit.covariance.nbytes for fit in found.fits}.values())
+        hold = self.held <= HELD_FACTORS
+        self.components[theta.tobytes()] = component(self.objective.model, np.exp(theta), found.fits, hold=hold)
+        self.elbos[theta.tobytes()] = [fit.elbo for fit in found.fits]
+        return found.value
+
+
+def component(model: DEF, scales: Array, fits: tuple[FullFit, ...], *, hold: bool = True) -> Component:
+    """Return the fits of all observations at one set of scales; those that share a covariance go on to share it."""
+    places: dict[int, int] = {}
+    which = [places.setdefault(id(fit.covariance), len(places)) for fit in fits]
+    distinct = [fits[which.index(k)].covariance for k in range(len(places))]
+    batch = CovarianceBatch(distinct if hold else [one.released() for one in distinct], which)
+    mean, layer = np.stack([fit.mean for fit in fits]), model.with_scales(scales).layers[0]
+    return Component(mean, batch, layer, dict(zip(model.unknown_scales, scales.tolist(), strict=True)))
+
+
+def _collected(objective: ScaleObjective, collected: _Collector, integral: Integral) -> ScaleFit:
+    """Return the fit with the nodes that count."""
+    share = NEGLIGIBLE if integral.nodes.shape[1] == 1 else NEGLIGIBLE_OF_MANY
+    keep = np.flatnonzero(integral.log_weights > np.log(share))
+    weights, scales = np.exp(integral.log_weights[keep]), objective.model.unknown_scales
+    if integral.marginals is not None:
+        posteriors = [from_grid(scale, *own) for scale, own in zip(scales, integral.marginals, strict=True)]
+    else:
+        pairs = zip(scales, integral.nodes.T, strict=True)
+        posteriors = [from_weighted(scale, own, np.exp(integral.log_weights)) for scale, own in pairs]
+    keys = [integral.nodes[k].tobytes() for k in keep]
+    message = SAMPLED if integral.marginals is None else GRID
+    return ScaleFit(
+        tuple(posteriors),
+        tuple(collected.components[key] for key in keys),
+        weights / np.sum(weights),
+        integral.nodes[keep],
+        np.array([collected.elbos[key] for key in keys]),
+        integral.log_integral,
+        integral.effective,
+        collected.converged,
+        message.format(count=len(keep), effective=integral.effective),
+    )
+
+
+def _at_mode(objective: ScaleObjective, mode: Array) -> ScaleFit:
+    """Return the fit at one set of scales."""
+    fits = objective.evaluate(mode).fits
+    scales = objective.model.unknown_scales
+    return ScaleFit(
+        tuple(at_point(scale, float(one)) for scale, one in zip(scales, mode, strict=True)),
+        (component(objective.model, np.exp(mode), fits),),
+        np.ones(1),
+        mode[None],
+        np.array([[fit.elbo for fit in fits]]),
+        float("nan"),
+        1.0,
+        all(fit.converged for fit in fits),
+        MODE_ONLY.format(count=len(mode), most=MOST_SCALES),
+    )

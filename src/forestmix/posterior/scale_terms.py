@@ -1,0 +1,77 @@
+"""What the unknown scales of a model do to the ELBO, and its slope in their logarithms by the envelope theorem.
+
+At fixed q the part of the ELBO that depends on ``theta_k = log s_k`` is ``-c_k theta_k - S_k exp(-2 theta_k) / 2``,
+with sums over the rows i and the latents j that have the scale::
+
+    c_k = sum_i 1 + sum_j 1        S_k = sum_i (x_i - m_i)^2 + v_i  +  sum_j (mu_j - mu0_j)^2 + Sigma_jj
+
+so the slope is ``S_k / s_k^2 - c_k``. At the best q it is also the slope of the best ELBO.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from forestmix.arrays import Array
+from forestmix.families.unknown import variables_of
+from forestmix.model import DEF, Observations
+from forestmix.scales import FromData, Scale
+
+
+class Moments(NamedTuple):
+    """Of one observation: row terms ``e_i``, ``kappa_i`` and ``v_i``, (n,), means and variances of latents, (m,)."""
+
+    error: Array
+    kappa: Array
+    row_variance: Array
+    mean: Array
+    variance: Array
+
+
+class ScaleTerms:
+    """The unknown scales of a model with one layer: their priors, given the data, and the variables that have them."""
+
+    def __init__(self, model: DEF, data: Observations) -> None:
+        layer, prior = model.layers[0], model.prior
+        self.scales = model.unknown_scales
+        self.rows = [variables_of(layer.family, scale, layer.size) for scale in self.scales]
+        self.latents = [variables_of(prior.family, scale, model.n_latent) for scale in self.scales]
+        self.prior_mean = np.broadcast_to(prior.bias, model.n_latent).astype(np.float64)
+        x = data.x if data.observed is None else np.where(data.observed, data.x, np.nan)
+        pairs = zip(self.scales, self.rows, strict=True)
+        self.priors: list[Scale] = [
+            scale.given(x[:, rows]) if isinstance(scale, FromData) else scale for scale, rows in pairs
+        ]
+        self._spread = float(np.nanstd(x)) or 1.0
+
+    def log_prior(self, theta: Array) -> tuple[float, Array]:
+        """Return ``log p(theta)`` and its slope, (K,)."""
+        pairs = list(zip(self.priors, theta, strict=True))
+        value = sum(float(prior.log_density_of_log(one)) for prior, one in pairs)
+        return value, np.array([float(prior.gradient_of_log(one)) for prior, one in pairs])
+
+    def start(self) -> Array:
+        """Return where to look for the mode: half the spread of the data for a noise, else the prior's median."""
+        guesses = []
+        for prior, rows in zip(self.priors, self.rows, strict=True):
+            guess = float(prior.quantile(0.5)) if prior.proper else 1.0
+            guesses.append(min(guess, 0.5 * self._spread) if rows.any() else guess)
+        return np.log(guesses)
+
+    def statistics(self, theta: Array, moments: Moments) -> tuple[Array, Array]:
+        """Return ``c_k`` and ``S_k / s_k^2``, (K,) each, of one observation.
+
+        Rows enter by ``e_i = (x_i - m_i) / s^2`` and ``kappa_i = 1 / s^2``, which are 0 for a missing entry and know
+        the weight of a case.
+        """
+        counts, sums = np.zeros(len(theta)), np.zeros(len(theta))
+        kappa, error = moments.kappa, moments.error
+        squares = np.divide(error**2, kappa, out=np.zeros_like(kappa), where=kappa > 0) + kappa * moments.row_variance
+        spread = (moments.mean - self.prior_mean) ** 2 + moments.variance
+        for k, (rows, latents) in enumerate(zip(self.rows, self.latents, strict=True)):
+            variance = np.exp(2 * theta[k])
+            counts[k] = np.sum(kappa[rows]) * variance + np.count_nonzero(latents)
+            sums[k] = np.sum(squares[rows]) + np.sum(spread[latents]) / variance
+        return counts, sums

@@ -1,0 +1,202 @@
+"""A fitted regression: what to report, with names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from forestmix.arrays import Array, generator
+from forestmix.checks import between_zero_and_one, one_of, whole_number
+from forestmix.errors import ArgumentError
+from forestmix.model import DEF
+from forestmix.posterior.table import Table
+from forestmix.regression.cases import Cases, Extra
+from forestmix.regression.formula import Block, Design
+from forestmix.regression.prediction import Predictions, predict_rows, simulate, wanted_rows
+from forestmix.regression.priors import NOISE, Priors
+from forestmix.regression.solve import Solution, at_scale_means
+
+
+class Fit:
+    """A regression that was fitted to a table, as ``regress`` returns it.
+
+    Attributes:
+        family: "gaussian", "bernoulli", "binomial" or "poisson".
+        design: the columns of the model: names, blocks, and how they are made of a table.
+        priors: the priors, which print as a list.
+        cases: the rows that were used; ``message`` says what was left out.
+        model: the model that was fitted, a ``DEF`` with one layer.
+        posterior: the posterior of all effects, in the order of ``names``: moments, draws, covariances.
+        scales: the posterior of each unknown scale, by the scale's object in ``priors``.
+
+    """
+
+    def __init__(
+        self, family: str, design: Design, priors: Priors, cases: Cases, model: DEF, solution: Solution
+    ) -> None:
+        self.family, self.design, self.priors = family, design, priors
+        self.cases, self.model = cases, model
+        self.solution = solution
+        self.posterior, self.scales = solution.posterior, solution.scales
+
+    @property
+    def formula(self) -> str:
+        """The formula."""
+        return self.design.terms.formula
+
+    @property
+    def names(self) -> list[str]:
+        """The name of each effect, in the order of ``posterior.mean``: fixed effects, then those of groups."""
+        return self.design.names
+
+    @property
+    def message(self) -> str:
+        """What was done with missing entries; empty if there were none."""
+        return self.cases.message
+
+    def summary(self, level: float = 0.9) -> Table:
+        """Return fixed effects and scales: mean, sd and the ends of the central interval of each.
+
+        Args:
+            level: probability of the intervals.
+
+        """
+        between_zero_and_one("level", level)
+        fixed = self._effects(slice(0, self.design.n_fixed), level)
+        scales = self._scales(level)
+        columns = {name: np.concatenate([fixed[name], scales[name]]) for name in fixed}
+        index = [*self.design.fixed_names, *(_scale_label(name) for name in self.priors.unknown)]
+        title = f"{self.formula}, {self.family}, {self.model.n_observed} rows"
+        return Table(index, columns, title, self._notes())
+
+    def groups(self, term: str | None = None, level: float = 0.9) -> Table:
+        """Return the effects of each level of groups: mean, sd and interval.
+
+        Args:
+            term: such as "1 | subject"; may be left out if there is one.
+            level: probability of the intervals.
+
+        """
+        between_zero_and_one("level", level)
+        block = self._group_block(term)
+        assert block.levels is not None
+        return Table(block.levels.labels, self._effects(block.columns, level), block.name)
+
+    def predict(
+        self, new_data: Any = None, level: float = 0.9, *, trials: Any = None, offset: Any = None
+    ) -> Predictions:
+        """Return the predictive distribution of the response for new rows, or for the rows of the fit.
+
+        A level of a group that the fit did not see has an effect from the group's distribution, with its unknown scale;
+        so has one that is missing. A new level of a fixed effect is an error.
+
+        Args:
+            new_data: a table with the columns that the formula needs; the rows of the fit when left out, and those that
+                were kept without a response.
+            level: probability of the central intervals.
+            trials: of a binomial response in new rows: the name of a column, an array or a number; 1 when left out, so
+                that the prediction is a probability.
+            offset: as in ``regress``.
+
+        """
+        between_zero_and_one("level", level)
+        return predict_rows(self, wanted_rows(self, new_data, Extra(trials=trials, offset=offset)), level)
+
+    def simulate(self, size: int = 100, rng: np.random.Generator | int | None = None) -> Array:
+        """Draw responses of the rows of the fit from the posterior predictive distribution, (size, rows)."""
+        return simulate(self.posterior.mixture, whole_number("size", size), generator(rng))
+
+    def loo(self) -> Any:
+        """Return how well each row is predicted by the others, without fitting again; ``fmx.compare`` takes fits."""
+        return self.posterior.loo()
+
+    def check(self, rng: np.random.Generator | int | None = 0) -> Any:
+        """Return a verdict on the posterior with unknown scales at their means, and the numbers behind it."""
+        return at_scale_means(self.model, self.solution, self._responses()).check(rng)
+
+    def plot(self, level: float = 0.9, axes: Any = None, *, intercept: bool = False) -> Any:
+        """Plot the intervals of fixed effects and scales, and return the axes.
+
+        Args:
+            level: probability of the wide intervals; the thick ones have half of it.
+            axes: matplotlib axes to draw on; a new figure when left out.
+            intercept: whether the intercept is drawn too, which often is on another scale.
+
+        """
+        from forestmix.plots.regression import plot_intervals
+
+        return plot_intervals(self.summary(level), self.summary(level / 2), axes, () if intercept else ("Intercept",))
+
+    def plot_groups(self, term: str | None = None, level: float = 0.9, axes: Any = None) -> Any:
+        """Plot the effects of each level of groups, sorted, and return the axes.
+
+        Args:
+            term: such as "1 | subject"; may be left out if there is one.
+            level: probability of the intervals.
+            axes: matplotlib axes to draw on; a new figure when left out.
+
+        """
+        from forestmix.plots.regression import plot_groups
+
+        return plot_groups(self.groups(term, level), axes)
+
+    def plot_predictive(self, size: int = 50, rng: np.random.Generator | int | None = 0, axes: Any = None) -> Any:
+        """Plot the distribution of the response beside those of responses that the fit predicts, and return the axes.
+
+        Args:
+            size: number of drawn data sets.
+            rng: a generator, or a seed.
+            axes: matplotlib axes to draw on; a new figure when left out.
+
+        """
+        from forestmix.plots.regression import plot_predictive
+
+        return plot_predictive(self._responses(), self.simulate(size, rng), self.family != "gaussian", axes)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Fit of {self.formula!r}, {self.family}, {self.model.n_observed} rows, {self.design.n_columns} effects>"
+        )
+
+    def _repr_html_(self) -> str:
+        return self.summary()._repr_html_()
+
+    def _responses(self) -> Array:
+        return self.cases.response[~np.isnan(self.cases.response)]
+
+    def _effects(self, columns: slice, level: float) -> dict[str, Array]:
+        parts = (self.posterior.mean, self.posterior.sd, *self.posterior.interval(level))
+        mean, sd, low, high = (np.asarray(part, np.float64)[columns] for part in parts)
+        return interval_columns(mean, sd, low, high, level)
+
+    def _scales(self, level: float) -> dict[str, Array]:
+        """Return the posteriors of the unknown scales, in the order of ``priors.unknown``."""
+        found = [self.scales[scale] for scale in self.priors.unknown.values()]
+        ends = [one.interval(level) for one in found]
+        mean, sd = np.array([one.mean for one in found]), np.array([one.sd for one in found])
+        return interval_columns(mean, sd, np.array([end[0] for end in ends]), np.array([end[1] for end in ends]), level)
+
+    def _notes(self) -> list[str]:
+        several = [term.levels.factors for term in self.design.grouped if len(term.blocks) > 1]
+        correlated = "Intercepts and slopes of a group have independent scales." if several else ""
+        classes = self.cases.classes
+        success = "" if classes is None else f"{self.design.terms.response} is 1 for {classes[1]!r}."
+        return [note for note in (success, correlated, self.message, self.solution.message) if note]
+
+    def _group_block(self, term: str | None) -> Block:
+        blocks = {block.name: block for part in self.design.grouped for block in part.blocks}
+        if not blocks:
+            raise ArgumentError(f"{self.formula!r} has no effects of groups, such as (1 | g).")
+        if term is None and len(blocks) > 1:
+            raise ArgumentError(f"term must say which: {', '.join(map(repr, blocks))}.")
+        return blocks[next(iter(blocks)) if term is None else one_of("term", term, blocks)]
+
+
+def _scale_label(name: str) -> str:
+    return f"sd({name})" if name != NOISE else "sd(noise)"
+
+
+def interval_columns(mean: Array, sd: Array, low: Array, high: Array, level: float) -> dict[str, Array]:
+    """Return the columns of a table of effects, the ends named by their percentages, as ``Posterior.summary`` does."""
+    return {"mean": mean, "sd": sd, f"{50 * (1 - level):g} %": low, f"{50 * (1 + level):g} %": high}

@@ -1,0 +1,119 @@
+"""What the linear estimators share: a design with an intercept, priors whose scales are learned, and the fit."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy
+
+from forestmix.arrays import Array, numbers
+from forestmix.checks import is_number
+from forestmix.errors import ArgumentError
+from forestmix.families import Gaussian
+from forestmix.model import DEF, Layer, Prior
+from forestmix.posterior.component import Component
+from forestmix.posterior.marginals import Mixture
+from forestmix.posterior.prediction import Prediction, predict
+from forestmix.regression.likelihood import centre_and_unit, family_of
+from forestmix.regression.priors import WIDTH, default_noise, moments
+from forestmix.regression.solve import Solution, solve
+from forestmix.scales import HalfNormal, Scale
+
+
+class Linear(NamedTuple):
+    """A fitted linear predictor: the solution, whether its first latent is the intercept, and its constant."""
+
+    family: str
+    solution: Solution
+    intercept: bool
+    prior_sd: Array
+    noise_sd: float | None
+
+    @property
+    def coefficients(self) -> tuple[Array, Array]:
+        """Posterior means and standard deviations of the coefficients."""
+        skip = int(self.intercept)
+        return self.solution.posterior.mean[skip:], self.solution.posterior.sd[skip:]
+
+    @property
+    def constant(self) -> tuple[float, float]:
+        """Posterior mean and standard deviation of the intercept; 0 and 0 without one."""
+        if not self.intercept:
+            return 0.0, 0.0
+        return float(self.solution.posterior.mean[0]), float(self.solution.posterior.sd[0])
+
+    def predict(self, X: Any, level: float = 0.9) -> Prediction:
+        """Return the predictive distribution of new rows."""
+        mixture, matrix = self.solution.posterior.mixture, with_intercept(X, self.intercept)
+        parts = []
+        for part in mixture.components:
+            noise = part.layer.family.sd if isinstance(part.layer.family, Gaussian) else None
+            parts.append(Component(part.mean, part.covariance, Layer(family_of(self.family, noise, None), matrix)))
+        return predict(Mixture(parts, mixture.weights), None, level, single=True)
+
+    def response_sd(self, X: Any) -> Array:
+        """Return the predictive standard deviation of Gaussian rows: ``sqrt(sd(eta)^2 + E noise^2)``."""
+        eta_sd = self.predict(X).eta_sd
+        mixture = self.solution.posterior.mixture
+        noise = np.array([float(part.layer.family.sd) for part in mixture.components])
+        return np.sqrt(eta_sd**2 + mixture.weights[0] @ noise**2)
+
+
+def fit_linear(
+    family: str, X: Any, y: Array, weights: Array | None, prior_sd: Any, noise: Any, intercept: bool
+) -> Linear:  # fmt: skip
+    """Fit ``family(intercept + X @ coefficients)``.
+
+    ``prior_sd``: None for one unknown sd of all coefficients, "ard" for one of each, a number or one for each column.
+    ``noise``: None for an unknown sd of Gaussian rows, or a number.
+    """
+    matrix, n_columns = with_intercept(X, intercept), X.shape[1]
+    zero = np.zeros(len(y))
+    centre, unit = centre_and_unit(family, y, None, zero, weights)
+    found = moments(X, weights)
+    scales = _prior_scales(prior_sd, n_columns, WIDTH * unit / found.spread)
+    width = WIDTH * unit * np.hypot(1.0, np.linalg.norm(found.mean / found.spread))
+    sds = [*([float(width)] if intercept else []), *scales]
+    means = np.concatenate([[centre] if intercept else [], np.zeros(n_columns)])
+    row_noise = None if family != "gaussian" else default_noise(matrix, y, unit)
+    row_noise = row_noise if noise is None else _positive("noise", noise)
+    cases = {} if weights is None else {"case_weights": weights}
+    layer = Layer(family_of(family, row_noise, None), matrix, **cases)
+    solution = solve(DEF(layer, prior=Prior(Gaussian(sds), means)), y)
+    learned = [solution.scales[sd].mean if isinstance(sd, Scale) else sd for sd in scales]
+    own = solution.scales[row_noise].mean if isinstance(row_noise, Scale) else row_noise
+    return Linear(family, solution, intercept, np.array(learned, np.float64), own)
+
+
+def with_intercept(X: Any, intercept: bool) -> Any:
+    """Return X with a leading column of ones, or as it is; sparse stays sparse."""
+    if not intercept:
+        return X
+    ones = np.ones((X.shape[0], 1))
+    is_sparse = bool(scipy.sparse.issparse(X))
+    if is_sparse:
+        return scipy.sparse.hstack([scipy.sparse.csr_array(ones), X], format="csr")
+    return np.hstack([ones, X])
+
+
+def _prior_scales(given: Any, count: int, widths: Array) -> list[Any]:
+    """Return the prior sd of each coefficient: numbers, or unknown scales with weak priors on the scale of the data."""
+    if given is None:
+        return [HalfNormal(float(np.max(widths)))] * count
+    if isinstance(given, str):
+        if given != "ard":
+            raise ArgumentError(f"prior_sd must be None, 'ard', a number, or one for each column; got {given!r}.")
+        return [HalfNormal(float(width)) for width in widths]
+    if is_number(given):
+        return [_positive("prior_sd", given)] * count
+    values = numbers("prior_sd", given).astype(np.float64)
+    if values.shape != (count,):
+        raise ArgumentError(f"prior_sd must have one number for each of the {count} columns; got shape {values.shape}.")
+    return [_positive("prior_sd", float(value)) for value in values]
+
+
+def _positive(name: str, value: Any) -> float:
+    if not is_number(value) or not 0 < value < np.inf:
+        raise ArgumentError(f"{name} must be a number above 0; got {value!r}.")
+    return float(value)

@@ -1,0 +1,70 @@
+"""``regress``: from a formula and a table to a fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from forestmix.regression.cases import Extra, read_cases
+from forestmix.regression.fit import Fit
+from forestmix.regression.formula import learn_design
+from forestmix.regression.likelihood import centre_and_unit, check_response, family_of, make_model
+from forestmix.regression.priors import default_noise, default_priors, set_priors
+from forestmix.regression.solve import solve
+from forestmix.regression.terms import parse
+
+
+def regress(
+    formula: str,
+    data: Any,
+    family: str = "gaussian",
+    *,
+    prior: Mapping[str, Any] | str | None = None,
+    trials: Any = None,
+    offset: Any = None,
+    weights: Any = None,
+    missing: str = "drop",
+    context: Mapping[str, Any] | None = None,
+) -> Fit:
+    """Fit a Bayesian regression by a formula and a table (docs/table.md).
+
+    Args:
+        formula: such as ``"visits ~ age + C(ward) + (1 | subject)"``. Fixed effects are read by formulaic; effects of
+            groups are ``(1 | g)``, ``(x | g)``, ``(0 + x | g)``, ``(1 | a/b)`` and ``(1 | a:b)``, each with an unknown
+            scale for each of its columns; offsets are ``offset(log(t))``; a binomial response may be
+            ``cbind(successes, failures)``.
+        data: a frame of pandas, polars or another library that narwhals reads, or a dictionary of columns.
+        family: "gaussian", "bernoulli", "binomial" or "poisson", with its usual link.
+        prior: priors by the names of terms, where the defaults should not hold (``fit.priors`` prints them): a number
+            is an sd around 0, a pair a mean and an sd, a scale such as ``scales.HalfNormal(1.0)`` an unknown sd;
+            "noise" is the sd of Gaussian rows, "fixed" all fixed effects but the intercept. ``prior="flat"`` makes
+            fixed effects all but flat.
+        trials: of a binomial response: a column's name, an array, or one number.
+        offset: added to the predictor, likewise.
+        weights: case weights, likewise; a row of weight 2 counts as two.
+        missing: "drop" leaves out rows with a missing entry, "predict" keeps those that miss the response only, for
+            ``fit.predict()``; ``fit.message`` says how many.
+        context: functions and constants that the formula uses, by name; ``np`` is there.
+
+    Returns:
+        A ``Fit``: ``summary()``, ``predict(new_data)``, ``loo()``, ``check()``, ``plot()`` and ``posterior``.
+
+    """
+    terms, context = parse(formula), dict(context or {})
+    cases = read_cases(terms, data, family, Extra(trials, offset, weights), missing, context)
+    design, rows = learn_design(terms, cases.frame, context)
+    there = np.flatnonzero(~np.isnan(cases.response))
+    seen = cases.take(there) if len(there) < len(cases.response) else cases
+    matrix = rows.matrix if seen is cases else rows.matrix[there]
+    shift = seen.offset + rows.offset[there]
+    check_response(family, terms.response, seen.response, seen.trials)
+    centre, unit = centre_and_unit(family, seen.response, seen.trials, shift, seen.weights)
+    noise = None
+    if family == "gaussian":
+        noise = default_noise(matrix[:, : design.n_fixed], seen.response - shift, unit)
+    defaults = default_priors(design, matrix, centre, unit, seen.weights, noise)
+    priors = set_priors(defaults, design, prior)
+    model = make_model(family_of(family, priors.noise, seen.trials), matrix, shift, priors, seen.weights)
+    return Fit(family, design, priors, cases, model, solve(model, seen.response))

@@ -1,0 +1,48 @@
+"""The noise of Gaussian rows when nothing is said of it: a weak prior on the scale of the data."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from forestmix.arrays import Array
+from forestmix.errors import ForestmixError
+from forestmix.scales.base import Scale
+from forestmix.scales.half_student_t import HalfStudentT
+
+#: Degrees of freedom, and scale in standard deviations of the data; as brms and bambi have them.
+DF, WIDTH = 3.0, 2.5
+
+
+class FromData(Scale):
+    """``HalfStudentT(3, 2.5 sd(x))``, known once the data are: what ``Gaussian()`` without an sd means for rows."""
+
+    proper: ClassVar[bool] = False
+
+    def given(self, values: Array) -> HalfStudentT:
+        """Return the prior, given the values of the rows that have this scale; NaN is left out."""
+        values = np.asarray(values, np.float64)
+        spread = float(np.std(values[~np.isnan(values)])) if (~np.isnan(values)).any() else 0.0
+        # A constant says nothing of its scale.
+        return HalfStudentT(DF, WIDTH * spread if spread > 0 else WIDTH)
+
+    def log_density(self, scale: npt.ArrayLike) -> Array:
+        """Raise: the prior is known once the data are."""
+        raise _without_data()
+
+    def log_density_slope(self, scale: npt.ArrayLike) -> Array:
+        """Raise, likewise."""
+        raise _without_data()
+
+    def quantile(self, p: npt.ArrayLike) -> Array:
+        """Raise, likewise."""
+        raise _without_data()
+
+
+def _without_data() -> ForestmixError:
+    return ForestmixError(
+        "Gaussian() without an sd has a prior on the scale of the data, and there are none here; give the sd, such as "
+        "Gaussian(sd=1.0), or a prior, such as Gaussian(sd=forestmix.scales.HalfNormal(1.0))."
+    )

@@ -1,7 +1,6 @@
 """Gaussian q with full covariance: exact for Gaussian rows, monotone, at the maximum of an ELBO written anew."""
 
 import numpy as np
-import oracles
 import pytest
 import scipy.optimize
 import scipy.sparse
@@ -9,6 +8,7 @@ import scipy.sparse
 import forestmix as fmx
 from forestmix.model import observations
 from forestmix.posterior.full import Start, fit_full
+from support import oracles
 
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(80)
 WEIGHTS = WEIGHTS / np.sqrt(2 * np.pi)

@@ -56,8 +56,8 @@ def regress(
     cases = read_cases(terms, data, family, Extra(trials, offset, weights), missing, context)
     design, rows = learn_design(terms, cases.frame, context)
     there = np.flatnonzero(~np.isnan(cases.response))
-    seen = cases.take(there) if len(there) < len(cases.response) else cases
-    matrix = rows.matrix if seen is cases else rows.matrix[there]
+    complete = len(there) == len(cases.response)
+    seen, matrix = (cases, rows.matrix) if complete else (cases.take(there), rows.matrix[there])
     shift = seen.offset + rows.offset[there]
     check_response(family, terms.response, seen.response, seen.trials)
     centre, unit = centre_and_unit(family, seen.response, seen.trials, shift, seen.weights)

@@ -286,16 +286,11 @@ TABLE = {
     "posterior names": (lambda: fmx.infer(model(), X).posterior().summary(names=["a"]), "names must have one entry"),
     "compare": (lambda: fmx.compare([1]), "models must be a dictionary"),
     "compare entry": (lambda: fmx.compare({"a": 1}), r"models\['a'\] must be a Posterior"),
-<<<<<<< HEAD
-    "predict rows": (lambda: fmx.infer(model(), X).posterior().predict([[0], [1, 2]]), "rows must be None, .* unequal length"),
-    "result rng": (lambda: fmx.infer(model(), X).posterior().sample(rng=-1), "rng must be .* got -1"),
-=======
     "predict rows": (
         lambda: fmx.infer(model(), X).posterior().predict([[0], [1, 2]]),
         "rows must be None, .* unequal length",
     ),
     "result rng": (lambda: fmx.infer(model(), X).posterior().sample(3, rng=-1), "rng must be .* got -1"),
->>>>>>> tests
     "result size": (lambda: fmx.infer(model(), X).posterior().sample(True), "size must be .* got True"),
     "layer float": (
         lambda: fmx.infer(model(), X).posterior().summary(layer=0.0),

@@ -56,7 +56,7 @@ class Linear(NamedTuple):
         """Return the predictive standard deviation of Gaussian rows: ``sqrt(sd(eta)^2 + E noise^2)``."""
         eta_sd = self.predict(X).eta_sd
         mixture = self.solution.posterior.mixture
-        noise = np.array([float(part.layer.family.sd) for part in mixture.components])
+        noise = np.array([float(part.layer.family.sd) for part in mixture.components])  # type: ignore[attr-defined]
         return np.sqrt(eta_sd**2 + mixture.weights[0] @ noise**2)
 
 

@@ -34,7 +34,7 @@ def has_pass(storage: Any) -> bool:
 
 
 def one_pass(
-    storage: DenseStorage | SparseStorage, table: RowTable, bias: Array, mean: Array, sd: Array,
+    storage: Any, table: RowTable, bias: Array, mean: Array, sd: Array,
     *, spreads: bool, spread: int, sums: int,
 ) -> Found:  # fmt: skip
     """Make a pass for one observation; how many ``sums`` over rows: none, the gradient's, or all three.

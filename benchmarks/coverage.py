@@ -69,7 +69,9 @@ def draw(ranks, path):
     figure, axes = pyplot.subplots(1, len(ranks), figsize=(11, 2.4), sharey=True, layout="constrained")
     for axis, (name, kinds) in zip(axes, ranks.items(), strict=True):
         for kind, colour in (("factorised", "#D55E00"), ("corrected", "#0072B2")):
-            axis.hist(kinds[kind], 20, (0, 1), density=True, histtype="step", color=colour, linewidth=1.6, label=kind)
+            axis.hist(
+                kinds[kind], 20, range=(0, 1), density=True, histtype="step", color=colour, linewidth=1.6, label=kind
+            )
         axis.axhline(1.0, color="#999999", linewidth=0.8, linestyle="--")
         axis.set_title(name, loc="left", fontsize="medium")
         axis.set_xlabel("rank of the truth")

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from forestmix.regression.estimators import BayesianRegressor as BayesianRegressor
     from forestmix.regression.fit import Fit
     from forestmix.regression.regress import regress
+    from forestmix.regression.storage import load
     from forestmix.run import Iteration, infer
     from forestmix.weights import Convolution, windows
 
@@ -69,6 +70,7 @@ else:
         "regression.estimators": ("BayesianClassifier", "BayesianRegressor"),
         "regression.fit": ("Fit",),
         "regression.regress": ("regress",),
+        "regression.storage": ("load",),
         "run": ("Iteration", "infer"),
         "scales": ("scales",),
         "weights": ("Convolution", "windows"),
@@ -138,6 +140,7 @@ __all__ = [
     "from_sklearn",
     "gap",
     "infer",
+    "load",
     "log_evidence",
     "optimal_auxiliary",
     "regress",

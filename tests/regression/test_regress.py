@@ -265,3 +265,20 @@ def test_tables_that_ship():
     with pytest.raises(ArgumentError, match="Did you mean 'schools'"):
         load_table("school")
     assert list(load_table("seeds")) == ["bench", "coat", "water", "seeds", "germinated"]
+
+
+@pytest.mark.parametrize("table", ["schools", "clinic"])
+def test_saved_fits_are_the_same_fits(table, tmp_path, request):
+    fit = request.getfixturevalue(table)
+    fit.save(tmp_path / "fit.nc")
+    again = fmx.load(tmp_path / "fit.nc")
+    assert again.names == fit.names
+    assert str(again.priors) == str(fit.priors)
+    assert str(again.summary()) == str(fit.summary())
+    assert np.allclose(again.posterior.sd, fit.posterior.sd, rtol=1e-9)
+    new = load_table(table).dropna().head(3).assign(**{"school" if table == "schools" else "subject": "new"})
+    assert np.allclose(again.predict(new).upper, fit.predict(new).upper)
+    assert again.loo().elpd == pytest.approx(fit.loo().elpd)
+    (tmp_path / "other.nc").write_bytes(b"CDF\x01 nothing")
+    with pytest.raises(ArgumentError, match=r"that Fit\.save wrote"):
+        fmx.load(tmp_path / "other.nc")

@@ -115,7 +115,9 @@ def _read_posterior(model: DEF, y: Array, priors: Priors, about: Any, arrays: Ma
     columns = Columns(model.layers[0].weights.in_double())
     unknown = [priors.unknown[name] for name in about["unknown"]]
     found = {
-        scale: ScalePosterior(scale, *arrays[f"density {name}"], arrays[f"moments {name}"])
+        scale: ScalePosterior(
+            scale, arrays[f"density {name}"][0], arrays[f"density {name}"][1], arrays[f"moments {name}"]
+        )
         for name, scale in zip(about["unknown"], unknown, strict=True)
     }
     components = []
@@ -176,7 +178,6 @@ def _write(path: Path, about: Any, arrays: Mapping[str, Array]) -> None:
     """Write JSON as a variable of characters, and numbers as doubles, named by their place."""
     text = json.dumps({**about, "arrays": list(arrays)}).encode()
     with scipy.io.netcdf_file(path, "w", version=2) as file:
-        file.title = KIND
         file.createDimension("about", len(text))
         file.createVariable("about", "c", ("about",))[:] = np.frombuffer(text, "S1")
         for place, values in enumerate(arrays.values()):

@@ -76,7 +76,9 @@ class ScalePosterior:
 
 
 def from_grid(scale: Scale, theta: Array, log_density: Array) -> ScalePosterior:
-    """Return the posterior from log densities at the nodes of a grid, by a cubic spline between them."""
+    """Return the posterior from log densities at the nodes of a grid, by a cubic spline between the finite ones."""
+    known = np.isfinite(log_density)
+    theta, log_density = theta[known], log_density[known]
     fine = np.linspace(theta[0], theta[-1], POINTS)
     return ScalePosterior(scale, fine, scipy.interpolate.CubicSpline(theta, log_density)(fine))
 

@@ -13,13 +13,13 @@ from forestmix.errors import ArgumentError
 from forestmix.families import Gaussian
 from forestmix.model import DEF, Layer, Prior
 from forestmix.posterior.component import Component
-from forestmix.posterior.integrate import MOST_SCALES
 from forestmix.posterior.marginals import Mixture
 from forestmix.posterior.prediction import Prediction, predict
 from forestmix.regression.likelihood import centre_and_unit, family_of
 from forestmix.regression.priors import WIDTH, default_noise, moments
+from forestmix.regression.relevance import relevance
 from forestmix.regression.solve import Solution, solve
-from forestmix.scales import HalfNormal, InverseGamma, Scale
+from forestmix.scales import HalfNormal, Scale
 
 
 class Linear(NamedTuple):
@@ -106,21 +106,13 @@ def _prior_scales(given: Any, count: int, widths: Array) -> list[Any]:
     if isinstance(given, str):
         if given != "ard":
             raise ArgumentError(f"prior_sd must be None, 'ard', a number, or one for each column; got {given!r}.")
-        return [_relevance(float(width), count) for width in widths]
+        return [relevance(float(width), count) for width in widths]
     if is_number(given):
         return [_positive("prior_sd", given)] * count
     values = numbers("prior_sd", given).astype(np.float64)
     if values.shape != (count,):
         raise ArgumentError(f"prior_sd must have one number for each of the {count} columns; got shape {values.shape}.")
     return [_positive("prior_sd", float(value)) for value in values]
-
-
-def _relevance(width: float, count: int) -> Scale:
-    """Return the prior of one column's scale; nearly flat in its logarithm where scales are put at their mode.
-
-    There a column that explains nothing has a scale of 0, as in ``ARDRegression``; an integral would have no end.
-    """
-    return HalfNormal(width) if count < MOST_SCALES else InverseGamma(1e-6, 1e-6 * width**2)
 
 
 def _positive(name: str, value: Any) -> float:

@@ -15,8 +15,8 @@ from forestmix.arrays import Array, finite, fits, generator, in_precision, numbe
 from forestmix.checks import between_zero_and_one, whole_number
 from forestmix.errors import ArgumentError
 from forestmix.families import Family, Gaussian, PriorFamily
-from forestmix.families.weighted import weighted
 from forestmix.families.unknown import scales_of, with_default_scale, with_scales
+from forestmix.families.weighted import weighted
 from forestmix.scales import Scale, values_of
 from forestmix.weights import Weights, as_weights
 

@@ -18,7 +18,8 @@ from forestmix.arrays import Array
 from forestmix.posterior.covariance import FactoredCovariance
 from forestmix.posterior.roots import CholeskyRoot, Root
 from forestmix.weights import SparseWeights, Weights, as_weights
-from forestmix.weights.gram import blocks_of, dense_rows, row_matrix
+from forestmix.weights.blocks import blocks_of
+from forestmix.weights.gram import row_matrix
 
 #: A variance that is a smaller share of the prior's is computed as a sum of squares, where nothing cancels.
 LEAST_SHARE = 1e-6
@@ -66,7 +67,7 @@ class RowFactoredCovariance(FactoredCovariance):
         found = np.diag(M) - np.sum(self.root.whiten(np.sqrt(self.kappa)[:, None] * M) ** 2, axis=0)
         small = np.flatnonzero(found < LEAST_SHARE * np.diag(M))
         if len(small):
-            found[small] = self._sums_of_squares(as_weights(dense_rows(self.weights, small)))
+            found[small] = self._sums_of_squares(as_weights(self.weights.dense_rows(small)))
         return found
 
     def _sums_of_squares(self, C: Weights) -> Array:

@@ -83,8 +83,8 @@ def test_an_unknown_noise_is_that_of_the_rows():
     weighted, plain, x, repeated = pair(fmx.Gaussian(fmx.scales.HalfCauchy(1.0)).with_sd(0.5), seed=5)
     noise = fmx.Gaussian(fmx.scales.HalfCauchy(1.0))
     models = [
-        fmx.DEF(fmx.Layer(noise, model.layers[0].weights, model.layers[0].bias, case_weights=weights), prior=model.prior)
-        for model, weights in ((weighted, WEIGHTS), (plain, None))
+        fmx.DEF(fmx.Layer(noise, old.layers[0].weights, old.layers[0].bias, case_weights=weights), prior=old.prior)
+        for old, weights in ((weighted, WEIGHTS), (plain, None))
     ]
     ours, theirs = fmx.infer(models[0], x).posterior(), fmx.infer(models[1], repeated).posterior()
     assert ours.mean == pytest.approx(theirs.mean, abs=1e-4)

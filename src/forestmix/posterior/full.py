@@ -247,7 +247,7 @@ def _likely_exponential(target: Array, factor: Array) -> tuple[Array, Array]:
     """Return where ``A' = exp(zeta)`` is the target; one of 0 is taken as some way below the mean of the others."""
     some = target > 0
     mean = np.sum(target, axis=1, keepdims=True) / np.maximum(np.sum(some, axis=1, keepdims=True), 1)
-    rate = np.where(some, target, np.where(mean > 0, mean, 1.0) / np.e)
+    rate = np.where(some, target, np.where(mean > 0, mean, 1.0) * np.exp(-1.0))
     return np.log(rate), rate
 
 

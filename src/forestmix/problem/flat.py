@@ -26,7 +26,7 @@ from forestmix.weights.layered import slices_of
 
 
 class Stacked:
-    """A model with Gaussian latents, its rows and those that stand for latents in one layer.
+    """A model with Gaussian latents, its rows and those that stand for latents in one layer (paper, appendix C).
 
     Attributes:
         deep: the model as it was given.

@@ -135,7 +135,9 @@ class ScaleObjective:
         return self._starts[int(np.argmin(distances))][1]
 
     def _remember(self, theta: Array, fits: tuple[FullFit, ...]) -> None:
-        """Keep where fits ended, of the last theta, as many as memory allows."""
+        """Keep where fits ended, of the last theta, as many as memory allows; rows of constant curvature need none."""
+        if self.model.layers[0].family.curvature_is_constant:
+            return
         self._starts = [*self._starts[1 - self._most_starts :], (theta, [Start(fit.mean, fit.kappa) for fit in fits])]
 
 

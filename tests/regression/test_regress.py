@@ -298,3 +298,14 @@ def test_a_case_of_weight_two_is_a_row_twice(table, formula, family):
     assert str(weighted.priors) == str(repeated.priors)
     assert np.allclose(weighted.posterior.mean, repeated.posterior.mean, rtol=1e-5, atol=1e-6)
     assert np.allclose(weighted.posterior.sd, repeated.posterior.sd, rtol=1e-5)
+
+
+def test_saved_categories_keep_their_kind_and_order(tmp_path):
+    rng = np.random.default_rng(1)
+    kind = pandas.Categorical(rng.choice([3, 1, 2], 60), categories=[3, 1, 2])
+    data = pandas.DataFrame({"y": rng.standard_normal(60), "kind": kind, "flag": rng.random(60) < 0.5})
+    fit = fmx.regress("y ~ kind + flag", data, prior={"noise": 1.0})
+    fit.save(tmp_path / "fit.nc")
+    again = fmx.load(tmp_path / "fit.nc")
+    assert again.names == fit.names == ["Intercept", "kind[T.1]", "kind[T.2]", "flag"]
+    assert np.allclose(again.predict(data.head()).mean, fit.predict(data.head()).mean)

@@ -164,7 +164,7 @@ def _write_column(name: str, column: Any, arrays: dict[str, Array]) -> Any:
     is_category = hasattr(column, "cat")
     levels = column if is_category else column.astype("category")
     arrays[name] = levels.cat.codes.to_numpy()
-    return {"category": is_category, "levels": [str(level) for level in levels.cat.categories]}
+    return {"category": is_category, "levels": levels.cat.categories.tolist()}
 
 
 def _read_column(pandas: Any, kind: Any, values: Array) -> Any:

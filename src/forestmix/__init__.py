@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from forestmix.regression.estimators import BayesianRegressor as BayesianRegressor
     from forestmix.regression.fit import Fit
     from forestmix.regression.regress import regress
+    from forestmix.regression.storage import load
     from forestmix.run import infer
     from forestmix.weights import Convolution, windows
 
@@ -72,6 +73,7 @@ else:
         "regression.estimators": ("BayesianClassifier", "BayesianRegressor"),
         "regression.fit": ("Fit",),
         "regression.regress": ("regress",),
+        "regression.storage": ("load",),
         "inference.loop": ("Iteration",),
         "run": ("infer",),
         "scales": ("scales",),
@@ -142,6 +144,7 @@ __all__ = [
     "from_sklearn",
     "gap",
     "infer",
+    "load",
     "log_evidence",
     "optimal_auxiliary",
     "regress",

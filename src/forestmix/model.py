@@ -16,6 +16,7 @@ from forestmix.checks import between_zero_and_one, whole_number
 from forestmix.errors import ArgumentError
 from forestmix.families import Family, Gaussian, PriorFamily
 from forestmix.families.unknown import scales_of, with_default_scale, with_scales
+from forestmix.families.weighted import weighted
 from forestmix.scales import Scale, values_of
 from forestmix.weights import Weights, as_weights
 
@@ -28,13 +29,20 @@ class Layer:
         W: weights, n rows by m parents: a dense array, any ``scipy.sparse`` format, or a ``Weights`` object.
             Their precision (float32 or float64) is the precision of everything computed with the layer.
         b: bias, one number or one for each row.
+        case_weights: one for each row of the data: ``w_i`` multiplies the log-likelihood of row i, so that weight 2 is
+            the row twice, and a row of weight 0 is left out, as one with a missing entry is. 1 when left out.
 
     """
 
-    def __init__(self, family: Family, W: Any, b: npt.ArrayLike = 0.0) -> None:
+    def __init__(self, family: Family, W: Any, b: npt.ArrayLike = 0.0, case_weights: Any = None) -> None:
         self.weights: Weights = as_weights(W)
         self.family = _family("family", family).astype(self.dtype)
         self.family.check_size(self.size, "rows of W")
+        self.left_out: Array | None = None
+        if case_weights is not None:
+            weight = _case_weights(case_weights, self.size)
+            self.left_out = weight == 0
+            self.family = weighted(self.family, np.where(self.left_out, 1.0, weight))
         self.bias = in_precision("b", fits("b", per_variable("b", b), self.size, "rows of W"), self.dtype)
 
     @property
@@ -288,6 +296,8 @@ def observations(model: DEF, x: npt.ArrayLike) -> Observations:
         raise ArgumentError("x must hold at least one observation; got none.")
     given = in_precision("x", array, model.dtype)
     missing = np.isnan(given)
+    if model.layers[0].left_out is not None:
+        missing = missing | model.layers[0].left_out
     filled = finite("x", np.where(missing, given.dtype.type(0), given))
     # In the shape that it was given in, so that errors speak of the caller's own indices.
     model.layers[0].family.check_support("x", given)
@@ -307,6 +317,16 @@ def _check_fit(position: int, below: Layer, above: Layer) -> None:
             f"layers must have weights of one precision; layers[{position}] has {below.dtype} and "
             f"layers[{position + 1}] has {above.dtype}."
         )
+
+
+def _case_weights(given: Any, size: int) -> Array:
+    """Return case weights, (n,), checked."""
+    weight = finite("case_weights", numbers("case_weights", given).astype(np.float64))
+    if weight.shape != (size,):
+        raise ArgumentError(f"case_weights must have one entry for each of the {size} rows of W; got {weight.shape}.")
+    if (weight < 0).any():
+        raise ArgumentError(f"case_weights must not be negative; got {weight.min()}.")
+    return weight
 
 
 def _family(name: str, value: object) -> Family:

@@ -126,7 +126,7 @@ class GaussianObjective:
             # sum_i kappa_i r_i^2 / 2, from sums over latents: this saves the products that r_i takes.
             half = 0.5 * form(q.sd, D if self._objective == "fm" else H)
             value, size = value - half, size + half
-        size = size + self.xp.abs(away_form + divergence) + self.size
+        size = size + self.xp.abs(away_form + divergence) + self.model.n_latent
         if self.stacked.is_deep:
             # The means that cancel in y - W y' - b add to the rounding.
             lower, n = self.stacked.slices[-1].start, self.model.n_observed

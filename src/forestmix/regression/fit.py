@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -114,6 +115,17 @@ class Fit:
     def check(self, rng: np.random.Generator | int | None = 0) -> Any:
         """Return a verdict on the posterior with unknown scales at their means, and the numbers behind it."""
         return at_scale_means(self.model, self.solution, self._responses()).check(rng)
+
+    def save(self, path: str | Path) -> None:
+        """Write the fit to a NetCDF file, which ``forestmix.load(path)`` reads; functions of ``context`` are not in it.
+
+        Args:
+            path: the file, such as "fit.nc".
+
+        """
+        from forestmix.regression.storage import save_fit
+
+        save_fit(self, path)
 
     def plot(self, level: float = 0.9, axes: Any = None, *, intercept: bool = False) -> Any:
         """Plot the intervals of fixed effects and scales, and return the axes.

@@ -160,7 +160,7 @@ def _with_new_levels(part: Component, sds: Array, layer: Layer) -> Component:
     if not len(sds):
         return Component(part.mean, part.covariance, layer)
     mean = np.concatenate([part.mean[0], np.zeros(len(sds))])
-    return Component(mean, ExtendedCovariance(part.covariance.distinct[0], sds**2), layer)  # type: ignore[arg-type]
+    return Component(mean, ExtendedCovariance(part.covariance.distinct[0], sds**2), layer)
 
 
 def _sd_of_groups(fit: Fit, name: str, part: Component) -> float:

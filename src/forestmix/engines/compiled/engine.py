@@ -101,7 +101,7 @@ class CompiledEngine:
         products = _products(layer.weights, storage, len(p))
         image = products.project(p, None, None)[0]
         weighted = (kappa * image).astype(image.dtype, copy=False)
-        return products.collect(weighted, None, None)[0], np.sum(image * weighted, axis=1, dtype=np.float64)
+        return products.collect(weighted, None, None)[0], np.asarray(np.sum(image * weighted, axis=1, dtype=np.float64))
 
     @quiet
     def sweep_groups(
@@ -158,7 +158,7 @@ def _row_terms(layer: Layer, rows: RowTable, eta: Array, spread: Array) -> tuple
     """Return value and magnitude of each observation, (N, 2), and the terms of the rows."""
     count, n = eta.shape
     error, kappa, totals = np.empty_like(eta), np.empty_like(eta), np.zeros((count, 2))
-    bias, spread = _plain(layer, layer.bias), np.require(spread, np.float64, "CW")
+    bias, spread = _plain(layer, layer.bias), np.require(spread, np.float64, ["C", "W"])
     number = threaded.threads(threaded.ENTRIES_OF_ROW * n)
     cuts, parts = threaded.even_cuts(n, number), np.zeros((number, 2))
     for k in range(count):
@@ -189,4 +189,4 @@ def _products(weights: Weights, storage: Any, count: int) -> Products:
 
 def _plain(layer: Layer, array: Any) -> Array:
     """Return a vector as kernels take it, of one entry where one serves all."""
-    return np.atleast_1d(np.require(array, layer.dtype, "CW"))
+    return np.atleast_1d(np.require(array, layer.dtype, ["C", "W"]))

@@ -42,7 +42,7 @@ class Sweep:
         self.sd = np.array(np.broadcast_to(q.sd, q.mean.shape), np.float64)
         self.states = np.zeros((len(self.mean), 5, layer.size))
         self.states[:, 0], self.states[:, 3], self.states[:, 4] = terms.eta, terms.error, terms.kappa
-        self.prior = tuple(np.require(np.broadcast_to(part, layer.n_parents), np.float64, "CW") for part in prior)
+        self.prior = tuple(np.require(np.broadcast_to(part, layer.n_parents), np.float64, ["C", "W"]) for part in prior)
         self.unit = ROUNDING_UNITS * float(np.finfo(layer.dtype).eps)
         self.terms = None if rows.curvature_is_constant else row_kernels.any_terms()
 

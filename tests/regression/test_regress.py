@@ -1,6 +1,5 @@
 """Fits from a table: names, groups, new levels, missing entries, priors, and what is refused."""
 
-import inspect
 
 import matplotlib.pyplot as pyplot
 import numpy as np
@@ -286,7 +285,6 @@ def test_saved_fits_are_the_same_fits(table, tmp_path, request):
         fmx.load(tmp_path / "other.nc")
 
 
-@pytest.mark.skipif("case_weights" not in inspect.signature(fmx.Layer).parameters, reason="rows have no case weights")
 @pytest.mark.parametrize(
     ("table", "formula", "family"), [("schools", SCHOOLS, "gaussian"), ("clinic", CLINIC, "poisson")]
 )

@@ -9,7 +9,8 @@ import forestmix
 
 ROOT = Path(forestmix.__file__).parent
 ORDER = [
-    "errors", "tables", "arrays", "checks", "clock", "scales", "families", "weights", "latents", "partition", "model",
+    "errors", "tables", "arrays", "checks", "clock", "scales", "families", "weights", "latents", "partition",
+    "observed", "model",
     "engines", "problem", "inference", "bounds", "posterior", "run", "builders", "regression", "forest", "__init__",
     "data", "plots", "paper", "report", "cli",
 ]  # fmt: skip

@@ -10,7 +10,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from forestmix.arrays import Array
+from forestmix.arrays import Array, finite, numbers
+from forestmix.errors import ArgumentError
 from forestmix.families.base import Family
 from forestmix.families.gaussian import Gaussian
 from forestmix.families.primitive import Primitive
@@ -19,6 +20,16 @@ from forestmix.families.primitive import Primitive
 def weighted(family: Family, weight: Array) -> Family:
     """Return the family with a positive case weight for each row; those of a weighted one are multiplied."""
     return WeightedGaussian(family, weight) if isinstance(family, Gaussian) else Weighted(family, weight)
+
+
+def checked_case_weights(given: Any, size: int) -> Array:
+    """Return case weights, (n,), checked."""
+    weight = finite("case_weights", numbers("case_weights", given).astype(np.float64))
+    if weight.shape != (size,):
+        raise ArgumentError(f"case_weights must have one entry for each of the {size} rows of W; got {weight.shape}.")
+    if (weight < 0).any():
+        raise ArgumentError(f"case_weights must not be negative; got {weight.min()}.")
+    return weight
 
 
 class Weighted(Family):

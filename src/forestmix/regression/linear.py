@@ -49,7 +49,7 @@ class Linear(NamedTuple):
         mixture, matrix = self.solution.posterior.mixture, with_intercept(X, self.intercept)
         parts = []
         for part in mixture.components:
-            noise = part.layer.family.sd if isinstance(part.layer.family, Gaussian) else None
+            noise = part.layer.family.unweighted.sd if isinstance(part.layer.family, Gaussian) else None
             parts.append(Component(part.mean, part.covariance, Layer(family_of(self.family, noise, None), matrix)))
         return predict(Mixture(parts, mixture.weights), None, level, single=True)
 
@@ -57,7 +57,7 @@ class Linear(NamedTuple):
         """Return the predictive standard deviation of Gaussian rows: ``sqrt(sd(eta)^2 + E noise^2)``."""
         eta_sd = self.predict(X).eta_sd
         mixture = self.solution.posterior.mixture
-        families: list[Any] = [part.layer.family for part in mixture.components]
+        families: list[Any] = [part.layer.family.unweighted for part in mixture.components]
         noise = np.array([float(family.sd) for family in families])
         return np.sqrt(eta_sd**2 + mixture.weights[0] @ noise**2)
 

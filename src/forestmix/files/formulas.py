@@ -25,17 +25,78 @@ from forestmix.regression.terms import Terms, pair_of_columns
 
 #: Functions that formulas know by themselves.
 FUNCTIONS = frozenset(
-    "log log10 log2 exp exp10 exp2 bs cc cr cs center poly scale standardize C I Q hashed lag Treatment Poly Sum Helmert "
-    "Diff".split()
+    [
+        "log",
+        "log10",
+        "log2",
+        "exp",
+        "exp10",
+        "exp2",
+        "bs",
+        "cc",
+        "cr",
+        "cs",
+        "center",
+        "poly",
+        "scale",
+        "standardize",
+        "C",
+        "I",
+        "Q",
+        "hashed",
+        "lag",
+        "Treatment",
+        "Poly",
+        "Sum",
+        "Helmert",
+        "Diff",
+    ]
 )
 #: Those of ``np`` and of ``contr``.
 MODULES = {
     "np": frozenset(
-        "abs absolute arccos arccosh arcsin arcsinh arctan arctanh cbrt ceil clip cos cosh exp exp2 expm1 fabs floor "
-        "log log10 log1p log2 logaddexp maximum minimum power reciprocal round sign sin sinh sqrt square tan tanh where "
-        "pi e".split()
+        [
+            "abs",
+            "absolute",
+            "arccos",
+            "arccosh",
+            "arcsin",
+            "arcsinh",
+            "arctan",
+            "arctanh",
+            "cbrt",
+            "ceil",
+            "clip",
+            "cos",
+            "cosh",
+            "exp",
+            "exp2",
+            "expm1",
+            "fabs",
+            "floor",
+            "log",
+            "log10",
+            "log1p",
+            "log2",
+            "logaddexp",
+            "maximum",
+            "minimum",
+            "power",
+            "reciprocal",
+            "round",
+            "sign",
+            "sin",
+            "sinh",
+            "sqrt",
+            "square",
+            "tan",
+            "tanh",
+            "where",
+            "pi",
+            "e",
+        ]
     ),
-    "contr": frozenset("treatment sum helmert diff poly SAS".split()),
+    "contr": frozenset(["treatment", "sum", "helmert", "diff", "poly", "SAS"]),
 }
 _NODES = (
     ast.Expression, ast.Constant, ast.Name, ast.Load, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Call,
@@ -84,7 +145,9 @@ def is_sparse(spec: Any) -> bool:
 
 def stored_context(terms: Terms, context: Mapping[str, Any]) -> dict[str, Any]:
     """Return the constants of a context that a formula uses; raise if it uses something that a file cannot hold."""
-    used = {node.id for factor in _factors(terms) for node in ast.walk(_tree(factor, terms)) if isinstance(node, ast.Name)}
+    used = {
+        node.id for factor in _factors(terms) for node in ast.walk(_tree(factor, terms)) if isinstance(node, ast.Name)
+    }
     kept = {}
     for name in sorted(used & set(context)):
         value = context[name].item() if isinstance(context[name], np.generic) else context[name]
@@ -148,5 +211,3 @@ def _tree(factor: str, terms: Terms) -> ast.Expression:
         return ast.parse(sanitize_variable_names(factor, {}, {}), mode="eval")
     except SyntaxError as error:
         raise ForestmixError(f"The formula {terms.formula!r} has {factor!r}, which cannot be read.") from error
-
-

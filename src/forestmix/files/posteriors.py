@@ -10,8 +10,6 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from forestmix.files.codec import Codec, state
 from forestmix.files.generators import built_generator, generator_fields
 from forestmix.model import DEF, Layer, Observations
@@ -76,9 +74,7 @@ def _built_block(given: dict[str, Any], around: Surroundings) -> BlockFactor:
 
 
 def _built_factored(given: dict[str, Any], around: Surroundings) -> FactoredCovariance:
-    return FactoredCovariance(
-        around.system.weights, given["kappa"], given["scale"], given["tol"], keep=given["keep"]
-    )
+    return FactoredCovariance(around.system.weights, given["kappa"], given["scale"], given["tol"], keep=given["keep"])
 
 
 _COVARIANCES = {

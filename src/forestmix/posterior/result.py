@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -163,6 +163,24 @@ class Result:
         from forestmix.files import save
 
         save(self, path, weights)
+
+    def to_xarray(self, level: float = 0.9, names: Sequence[str] | None = None) -> Any:
+        """Return mean, sd and interval of each latent under q, and the trace, as a labelled dataset of xarray (docs/files.md)."""
+        from forestmix.files.views import result_dataset
+
+        return result_dataset(self, level, names)
+
+    def to_pandas(self, level: float = 0.9, names: Sequence[str] | None = None) -> Any:
+        """Return mean, sd and interval of each latent as a table of pandas."""
+        from forestmix.files.views import posterior_frame
+
+        return posterior_frame(self, level, names)
+
+    def to_arviz(self, size: int = 1000, rng: Any = 0, names: Sequence[str] | None = None) -> Any:
+        """Return draws of the latents, what they predict and the log-likelihood as a tree for ArviZ (docs/files.md)."""
+        from forestmix.files.arviz import posterior_tree
+
+        return posterior_tree(self.posterior(), size, rng, names)
 
     def plot_trace(self, axes: Any = None) -> Any:
         """Plot the objective and the relative gradient norm against iterations; see ``forestmix.plots``."""

@@ -160,6 +160,24 @@ class Fit:
 
         save(self, path)
 
+    def to_xarray(self, level: float = 0.9) -> Any:
+        """Return mean, sd and interval of every effect and scale as a labelled dataset of xarray (docs/files.md)."""
+        from forestmix.files.views import fit_dataset
+
+        return fit_dataset(self, level)
+
+    def to_pandas(self, level: float = 0.9) -> Any:
+        """Return the summary as a table of pandas."""
+        from forestmix.files.views import fit_frame
+
+        return fit_frame(self, level)
+
+    def to_arviz(self, size: int = 1000, rng: Any = 0) -> Any:
+        """Return draws of the effects, what they predict and the log-likelihood as a tree for ArviZ (docs/files.md)."""
+        from forestmix.files.arviz import fit_tree
+
+        return fit_tree(self, size, rng)
+
     def __repr__(self) -> str:
         return (
             f"<Fit of {self.formula!r}, {self.family}, {self.model.n_observed} rows, {self.design.n_columns} effects>"

@@ -1,19 +1,20 @@
 """Posteriors as ArviZ has them: draws, what they predict, and how likely they make the data.
 
-Draws are exact draws of the approximation, so there is one axis of them, ``sample``, as for variational results of
-other libraries (``arviz_base.from_numpyro_svi``), and no chains to compare.
+Draws are independent draws of the approximation, so they are one chain, and there are no chains to compare. ArviZ's
+``loo`` asks for the axes "chain" and "draw" by these names; ``sample_dims=["sample"]`` gives one axis instead, as
+``arviz_base.from_numpyro_svi`` does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from forestmix.arrays import Array, generator
 from forestmix.checks import whole_number
-from forestmix.errors import MissingExtraError
+from forestmix.errors import ArgumentError, MissingExtraError
 from forestmix.files.views import one_observation
 from forestmix.posterior.component import Component
 from forestmix.posterior.table import latent_names
@@ -33,8 +34,18 @@ class _Draws(NamedTuple):
     log_likelihood: Array
 
 
+class _Layout(NamedTuple):
+    """Variables of the posterior, (S, ...), their dimensions and the labels of these, and what x and its rows are."""
+
+    variables: dict[str, Array]
+    dimensions: dict[str, list[str]]
+    labels: dict[str, list[Any]]
+    response: str
+    rows: list[Any]
+
+
 def posterior_tree(
-    posterior: Posterior, size: int = 1000, rng: Any = 0, names: Sequence[str] | None = None
+    posterior: Posterior, size: int, rng: Any, names: Sequence[str] | None, sample_dims: Sequence[str]
 ) -> Any:  # fmt: skip
     """Return the tree of a posterior of one observation; ``names`` are those of its latents."""
     one_observation(posterior, "to_arviz")
@@ -42,57 +53,67 @@ def posterior_tree(
     sizes = posterior.model.latent_sizes
     numbers = [""] if len(sizes) == 1 else [f"_{k}" for k in range(len(sizes))]
     latents = {f"y{n}": draws.latents[:, part] for n, part in zip(numbers, slices_of(sizes), strict=True)}
-    labels = {
-        f"latent{n}": latent_names(names if len(sizes) == 1 else None, m) for n, m in zip(numbers, sizes, strict=True)
-    }
+    own = names if len(sizes) == 1 else None
+    labels: dict[str, list[Any]] = {f"latent{n}": latent_names(own, m) for n, m in zip(numbers, sizes, strict=True)}
     dimensions = {f"y{n}": [f"latent{n}"] for n in numbers}
-    return _tree(posterior, draws, latents, dimensions, labels, {})
+    rows = list(range(posterior.data.x.shape[1]))
+    return _tree(posterior, draws, _Layout({**latents, **draws.scales}, dimensions, labels, "x", rows), sample_dims)
 
 
-def fit_tree(fit: Fit, size: int = 1000, rng: Any = 0) -> Any:
+def fit_tree(fit: Fit, size: int, rng: Any, sample_dims: Sequence[str]) -> Any:
     """Return the tree of a regression: a variable for each fixed effect, one for each term of groups, and scales."""
     draws = _drawn(fit.posterior, whole_number("size", size), generator(rng))
     variables: dict[str, Array] = {name: draws.latents[:, k] for k, name in enumerate(fit.design.fixed_names)}
-    dimensions, labels = {}, {}
+    dimensions: dict[str, list[str]] = {}
+    labels: dict[str, list[Any]] = {}
     for term in fit.design.grouped:
+        levels = f"{':'.join(term.levels.factors)}__level"
+        labels[levels] = list(term.levels.labels)
         for block in term.blocks:
-            variables[block.name] = draws.latents[:, block.columns]
-            dimensions[block.name] = [
-                term.levels.factors[0] if len(term.levels.factors) == 1 else ":".join(term.levels.factors)
-            ]
-            labels[dimensions[block.name][0]] = term.levels.labels
-    there = ~np.isnan(fit.cases.response)
-    rows = [label for label, known in zip(fit.cases.labels, there, strict=True) if known]
-    own = {scale: f"sd({name})" for name, scale in fit.priors.unknown.items()}
-    renamed = {name: own[fit.posterior.scales[name].scale] for name in draws.scales}
-    return _tree(fit.posterior, draws._replace(scales={renamed[k]: v for k, v in draws.scales.items()}),
-                 variables, dimensions, labels, {"row": rows, "response": fit.design.terms.response})  # fmt: skip
+            variables[block.name], dimensions[block.name] = draws.latents[:, block.columns], [levels]
+    blocks = {scale: name for name, scale in fit.priors.unknown.items()}
+    for name, values in draws.scales.items():
+        variables[f"sd({blocks[fit.posterior.scales[name].scale]})"] = values
+    answered = ~np.isnan(fit.cases.response)
+    rows = [label for label, known in zip(fit.cases.labels, answered, strict=True) if known]
+    layout = _Layout(variables, dimensions, labels, fit.design.terms.response, rows)
+    return _tree(fit.posterior, draws, layout, sample_dims)
 
 
-def _tree(
-    posterior: Posterior, draws: _Draws, variables: dict[str, Array], dimensions: dict[str, list[str]],
-    labels: dict[str, list[str]], rows: dict[str, Any],
-) -> Any:  # fmt: skip
-    """Return the groups that ArviZ knows; entries of x that are missing are left out of all of them but the first."""
+def _tree(posterior: Posterior, draws: _Draws, layout: _Layout, sample_dims: Sequence[str]) -> Any:
+    """Return the groups that ArviZ knows; entries of x that are missing are in none of them."""
+    arviz_base, data, name = _library(), posterior.data, layout.response
+    there = np.ones(data.x.shape[1], bool) if data.observed is None else data.observed[0]
+    axes = _axes(sample_dims)
+    groups = {
+        "posterior": {key: axes(values) for key, values in layout.variables.items()},
+        "posterior_predictive": {name: axes(draws.predicted[:, there])},
+        "log_likelihood": {name: axes(draws.log_likelihood[:, there])},
+        "observed_data": {name: data.x[0, there]},
+    }
+    rows = [label for label, known in zip(layout.rows, there, strict=True) if known]
+    return arviz_base.from_dict(
+        groups, sample_dims=list(sample_dims), coords={**layout.labels, "row": rows},
+        dims={**layout.dimensions, name: ["row"]},
+        attrs={"/": {"inference_library": "forestmix", "posterior_kind": posterior.kind}},
+    )  # fmt: skip
+
+
+def _axes(sample_dims: Sequence[str]) -> Callable[[Array], Array]:
+    """Return what gives draws, (S, ...), the leading axes that were asked for."""
+    if list(sample_dims) == ["sample"]:
+        return lambda values: values
+    if list(sample_dims) == ["chain", "draw"]:
+        return lambda values: values[None]
+    raise ArgumentError(f"sample_dims must be ['chain', 'draw'] or ['sample']; got {sample_dims!r}.")
+
+
+def _library() -> Any:
     try:
         import arviz_base
     except ImportError as error:
         raise MissingExtraError("to_arviz needs arviz-base: pip install 'forestmix[arviz]'") from error
-    data = posterior.data
-    there = np.ones(data.x.shape[1], bool) if data.observed is None else data.observed[0]
-    name = rows.get("response", "x")
-    every = rows.get("row", list(range(len(there))))
-    labels = {**labels, "row": [label for label, known in zip(every, there, strict=True) if known]}
-    groups = {
-        "posterior": {**variables, **draws.scales},
-        "posterior_predictive": {name: draws.predicted[:, there]},
-        "log_likelihood": {name: draws.log_likelihood[:, there]},
-        "observed_data": {name: data.x[0, there]},
-    }
-    return arviz_base.from_dict(
-        groups, sample_dims=["sample"], coords=labels, dims={**dimensions, name: ["row"]},
-        attrs={"/": {"inference_library": "forestmix", "posterior_kind": posterior.kind}},
-    )  # fmt: skip
+    return arviz_base
 
 
 def _drawn(posterior: Posterior, size: int, rng: np.random.Generator) -> _Draws:

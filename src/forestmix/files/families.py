@@ -29,7 +29,7 @@ def _factors(type_: type) -> Codec:
     return record(f"{type_.__name__.removesuffix('Factors')} factors", type_, names)
 
 
-def _scale(type_: type[scales.Scale]) -> Codec:
+def _scale(type_: Any) -> Codec:
     return record(f"scale {type_.__name__}", type_, type_.parameters)
 
 

@@ -79,7 +79,8 @@ def _built_factored(given: dict[str, Any], around: Surroundings) -> FactoredCova
 
 _COVARIANCES = {
     "diagonal": _CovarianceCodec(
-        DiagonalCovariance, lambda one: {"variance": one.variance()}, lambda given, _: DiagonalCovariance(given["variance"])
+        DiagonalCovariance, lambda one: {"variance": one.variance()},
+        lambda given, _: DiagonalCovariance(given["variance"]),
     ),
     "factored": _CovarianceCodec(
         FactoredCovariance, lambda one: {name: getattr(one, name) for name in ("kappa", "scale", "tol", "keep")},

@@ -223,11 +223,14 @@ class Posterior:
 
         return posterior_frame(self, level, names)
 
-    def to_arviz(self, size: int = 1000, rng: Any = 0, names: Sequence[str] | None = None) -> Any:
+    def to_arviz(
+        self, size: int = 1000, rng: Any = 0, names: Sequence[str] | None = None,
+        sample_dims: Sequence[str] = ("chain", "draw"),
+    ) -> Any:  # fmt: skip
         """Return draws of the latents, what they predict and the log-likelihood as a tree for ArviZ (docs/files.md)."""
         from forestmix.files.arviz import posterior_tree
 
-        return posterior_tree(self, size, rng, names)
+        return posterior_tree(self, size, rng, names, sample_dims)
 
     @property
     def gaussian(self) -> bool:

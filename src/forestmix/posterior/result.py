@@ -165,7 +165,7 @@ class Result:
         save(self, path, weights)
 
     def to_xarray(self, level: float = 0.9, names: Sequence[str] | None = None) -> Any:
-        """Return mean, sd and interval of each latent under q, and the trace, as a labelled dataset of xarray (docs/files.md)."""
+        """Return mean, sd and interval of each factor of q, and the trace, as a dataset of xarray (docs/files.md)."""
         from forestmix.files.views import result_dataset
 
         return result_dataset(self, level, names)
@@ -176,11 +176,14 @@ class Result:
 
         return posterior_frame(self, level, names)
 
-    def to_arviz(self, size: int = 1000, rng: Any = 0, names: Sequence[str] | None = None) -> Any:
+    def to_arviz(
+        self, size: int = 1000, rng: Any = 0, names: Sequence[str] | None = None,
+        sample_dims: Sequence[str] = ("chain", "draw"),
+    ) -> Any:  # fmt: skip
         """Return draws of the latents, what they predict and the log-likelihood as a tree for ArviZ (docs/files.md)."""
         from forestmix.files.arviz import posterior_tree
 
-        return posterior_tree(self.posterior(), size, rng, names)
+        return posterior_tree(self.posterior(), size, rng, names, sample_dims)
 
     def plot_trace(self, axes: Any = None) -> Any:
         """Plot the objective and the relative gradient norm against iterations; see ``forestmix.plots``."""

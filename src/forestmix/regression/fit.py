@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -172,11 +173,11 @@ class Fit:
 
         return fit_frame(self, level)
 
-    def to_arviz(self, size: int = 1000, rng: Any = 0) -> Any:
+    def to_arviz(self, size: int = 1000, rng: Any = 0, sample_dims: Sequence[str] = ("chain", "draw")) -> Any:
         """Return draws of the effects, what they predict and the log-likelihood as a tree for ArviZ (docs/files.md)."""
         from forestmix.files.arviz import fit_tree
 
-        return fit_tree(self, size, rng)
+        return fit_tree(self, size, rng, sample_dims)
 
     def __repr__(self) -> str:
         return (

@@ -33,7 +33,8 @@ MODULES = {
     "np": {
         "abs", "absolute", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctanh", "cbrt", "ceil", "clip", "cos",
         "cosh", "e", "exp", "exp2", "expm1", "fabs", "floor", "log", "log10", "log1p", "log2", "logaddexp", "maximum",
-        "minimum", "pi", "power", "reciprocal", "round", "sign", "sin", "sinh", "sqrt", "square", "tan", "tanh", "where",
+        "minimum", "pi", "power", "reciprocal", "round", "sign", "sin", "sinh", "sqrt", "square", "tan", "tanh",
+        "where",
     },
     "contr": {"SAS", "diff", "helmert", "poly", "sum", "treatment"},
 }  # fmt: skip

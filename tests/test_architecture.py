@@ -11,7 +11,7 @@ ROOT = Path(forestmix.__file__).parent
 ORDER = [
     "errors", "tables", "arrays", "checks", "clock", "scales", "families", "weights", "latents", "partition",
     "observed", "model",
-    "engines", "problem", "inference", "bounds", "posterior", "run", "builders", "regression", "forest", "__init__",
+    "engines", "problem", "inference", "bounds", "posterior", "run", "builders", "regression", "forest", "files", "__init__",
     "data", "plots", "paper", "report", "cli",
 ]  # fmt: skip
 #: What uses forestmix as a user would: the public names, and each other in the order above.
@@ -20,6 +20,10 @@ OUTSIDE = ("data", "plots", "paper", "report", "cli")
 EXCEPTIONS = {
     ("forest", "plots"),  # model.plot() and selection.plot() likewise
     ("regression", "plots"),  # fit.plot() likewise
+    ("model", "files"),  # model.save() is the contract's way to a file
+    ("posterior", "files"),  # so are result.save() and posterior.save(),
+    ("regression", "files"),  # fit.save()
+    ("forest", "files"),  # and that of a forest mixture
     ("posterior", "plots"),  # result.plot_trace() is the contract's way to a plot
 }
 #: Internals that the outside may use: errors are raised everywhere, a plot of a result names its type.

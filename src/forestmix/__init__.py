@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from forestmix.builders import from_arrays, from_sklearn
     from forestmix.errors import ArgumentError, ForestmixError
     from forestmix.families import Bernoulli, Binomial, Exponential, Gaussian, Laplace, Mixed, Poisson, SpikeSlab
+    from forestmix.files import load
     from forestmix.forest.covariance import LowRankPlusDiagonal
     from forestmix.forest.estimator import ForestMixtureModel as ForestMixtureModel
     from forestmix.forest.given import ForestPosterior
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from forestmix.regression.estimators import BayesianRegressor as BayesianRegressor
     from forestmix.regression.fit import Fit
     from forestmix.regression.regress import regress
-    from forestmix.regression.storage import load
     from forestmix.run import infer
     from forestmix.weights import Convolution, windows
 
@@ -53,6 +53,7 @@ else:
         "families": (
             "Bernoulli", "Binomial", "Exponential", "Gaussian", "Laplace", "Mixed", "Poisson", "SpikeSlab",
         ),
+        "files": ("load",),
         "forest.covariance": ("LowRankPlusDiagonal",),
         "forest.estimator": ("ForestMixtureModel",),
         "forest.given": ("ForestPosterior",),
@@ -73,7 +74,6 @@ else:
         "regression.estimators": ("BayesianClassifier", "BayesianRegressor"),
         "regression.fit": ("Fit",),
         "regression.regress": ("regress",),
-        "regression.storage": ("load",),
         "inference.loop": ("Iteration",),
         "run": ("infer",),
         "scales": ("scales",),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -116,17 +116,6 @@ class Fit:
         """Return a verdict on the posterior with unknown scales at their means, and the numbers behind it."""
         return at_scale_means(self.model, self.solution, self._responses()).check(rng)
 
-    def save(self, path: str | Path) -> None:
-        """Write the fit to a NetCDF file, which ``forestmix.load(path)`` reads; functions of ``context`` are not in it.
-
-        Args:
-            path: the file, such as "fit.nc".
-
-        """
-        from forestmix.regression.storage import save_fit
-
-        save_fit(self, path)
-
     def plot(self, level: float = 0.9, axes: Any = None, *, intercept: bool = False) -> Any:
         """Plot the intervals of fixed effects and scales, and return the axes.
 
@@ -165,6 +154,30 @@ class Fit:
         from forestmix.plots.regression import plot_predictive
 
         return plot_predictive(self._responses(), self.simulate(size, rng), self.family != "gaussian", axes)
+
+    def save(self, path: Any) -> None:
+        """Write this to a NetCDF-4 file for ``forestmix.load``; one that stands there is replaced (docs/files.md)."""
+        from forestmix.files import save
+
+        save(self, path)
+
+    def to_xarray(self, level: float = 0.9) -> Any:
+        """Return mean, sd and interval of every effect and scale as a labelled dataset of xarray (docs/files.md)."""
+        from forestmix.files.views import fit_dataset
+
+        return fit_dataset(self, level)
+
+    def to_pandas(self, level: float = 0.9) -> Any:
+        """Return the summary as a table of pandas."""
+        from forestmix.files.views import fit_frame
+
+        return fit_frame(self, level)
+
+    def to_arviz(self, size: int = 1000, rng: Any = 0, sample_dims: Sequence[str] = ("chain", "draw")) -> Any:
+        """Return draws of the effects, what they predict and the log-likelihood as a tree for ArviZ (docs/files.md)."""
+        from forestmix.files.arviz import fit_tree
+
+        return fit_tree(self, size, rng, sample_dims)
 
     def __repr__(self) -> str:
         return (

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from files.objects import DEPTHS, KNOWN, UNKNOWN, SPARSE, W, data, flat, known_scales, same
 
 import forestmix as fmx
+from files.objects import DEPTHS, KNOWN, SPARSE, UNKNOWN, W, data, flat, known_scales, same
 from forestmix.errors import ArgumentError
 from forestmix.posterior import kinds
 
@@ -174,3 +174,15 @@ def test_a_file_is_netcdf_that_says_what_it_is(tmp_path):
         assert all(variable.attrs["long_name"] for variable in found.variables.values())
         assert not [name for name in found.variables if "see docs" in found[name].attrs["long_name"]]
         assert same(found["result.layers.0.factors.mean"].values[0], fmx.load(tmp_path / "r.nc").mean)
+
+
+def test_case_weights_come_back(tmp_path):
+    rng = np.random.default_rng(0)
+    weights = np.array([0.0, 1.0, 2.5, 1.0, 0.0, 3.0])
+    for family in (fmx.Gaussian(0.5), fmx.Poisson()):
+        model = fmx.DEF(fmx.Layer(family, rng.standard_normal((6, 2)), case_weights=weights))
+        result = fmx.infer(model, rng.poisson(2.0, 6).astype(float))
+        result.save(tmp_path / "weighted.nc")
+        again = fmx.load(tmp_path / "weighted.nc")
+        np.testing.assert_array_equal(again.model.layers[0].case_weights, weights)
+        np.testing.assert_array_equal(again.posterior().sd, result.posterior().sd)

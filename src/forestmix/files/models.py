@@ -9,7 +9,14 @@ from forestmix.model import DEF, Layer, Observations, Prior
 
 
 def _built_layer(given: dict[str, Any]) -> Layer:
-    return Layer(given["family"], given["weights"], given["bias"])
+    return Layer(given["family"], given["weights"], given["bias"], given["case_weights"])
+
+
+def _layer(layer: Layer) -> dict[str, Any]:
+    return {
+        "family": layer.family.unweighted, "weights": layer.weights, "bias": layer.bias,
+        "case_weights": layer.case_weights,
+    }  # fmt: skip
 
 
 def _built_model(given: dict[str, Any]) -> DEF:
@@ -17,9 +24,7 @@ def _built_model(given: dict[str, Any]) -> DEF:
 
 
 CODECS = (
-    Codec(
-        "layer", Layer, lambda one: {"family": one.family, "weights": one.weights, "bias": one.bias}, _built_layer
-    ),
+    Codec("layer", Layer, _layer, _built_layer),
     record("prior", Prior, ("family", "bias")),
     Codec("model", DEF, lambda one: {"layers": list(one.layers), "prior": one.prior}, _built_model),
     record("observations", Observations, ("x", "observed", "single")),

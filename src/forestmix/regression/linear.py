@@ -49,7 +49,8 @@ class Linear(NamedTuple):
         mixture, matrix = self.solution.posterior.mixture, with_intercept(X, self.intercept)
         parts = []
         for part in mixture.components:
-            noise = part.layer.family.unweighted.sd if isinstance(part.layer.family, Gaussian) else None
+            one: Any = part.layer.family.unweighted
+            noise = one.sd if isinstance(one, Gaussian) else None
             parts.append(Component(part.mean, part.covariance, Layer(family_of(self.family, noise, None), matrix)))
         return predict(Mixture(parts, mixture.weights), None, level, single=True)
 

@@ -149,7 +149,8 @@ def mixture_of_rows(fit: Fit, wanted: Wanted) -> Mixture:
         matrix = scipy.sparse.hstack([matrix, column], format="csr")
     components = []
     for part in fit.posterior.mixture.components:
-        noise = part.layer.family.unweighted.sd if isinstance(part.layer.family, Gaussian) else None
+        one: Any = part.layer.family.unweighted
+        noise = one.sd if isinstance(one, Gaussian) else None
         layer = Layer(family_of(fit.family, noise, wanted.trials), matrix, wanted.offset)
         sds = np.array([_sd_of_groups(fit, block.name, part) for block, _, _ in wanted.rows.unseen])
         components.append(_with_new_levels(part, sds, layer))

@@ -35,7 +35,7 @@ TO_FEWER_DIGITS = {
     "estimator",
     [
         fmx.BayesianRegressor(prior_sd=1.0, noise=1.0),
-        fmx.BayesianRegressor(),
+        pytest.param(fmx.BayesianRegressor(), marks=pytest.mark.slow),
         fmx.BayesianClassifier(prior_sd=1.0),
         fmx.LatentEncoder(small_model),
     ],

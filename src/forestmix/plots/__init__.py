@@ -6,13 +6,14 @@ from forestmix.plots.parents import plot_parents
 from forestmix.plots.predictive import plot_predictive
 from forestmix.plots.rows import plot_gap, plot_loo
 from forestmix.plots.scales import plot_scales
-from forestmix.plots.trace import plot_trace
+from forestmix.plots.trace import plot_objective, plot_trace
 
 __all__ = [
     "plot_gap",
     "plot_groups",
     "plot_intervals",
     "plot_loo",
+    "plot_objective",
     "plot_parents",
     "plot_posterior",
     "plot_predictive",

@@ -59,11 +59,8 @@ def plot_intervals(wide: Table, narrow: Table, axes: Any = None, without: Sequen
     with look():
         axes = one_axes(axes, (6.2, 0.9 + 0.26 * max(len(rows), 2)) if few else (6.2, 3.4))
         (_lines if few else _band)(axes, names, mean, ends)
-        legend = f"mean, {ends_named(narrow)} (thick) and {ends_named(wide)}"
-        if few:
-            axes.set_xlabel(legend)
-        else:
-            axes.set_title(legend.replace("thick", "dark"), loc="left", fontsize="small")
+        what = "" if few else f"{len(rows):,} latents in their order: "
+        axes.set_xlabel(f"{what}mean, {ends_named(narrow)} ({'thick' if few else 'dark'}) and {ends_named(wide)}")
     return axes
 
 
@@ -101,7 +98,6 @@ def _band(axes: Any, names: Sequence[str], mean: Array, ends: Sequence[Sequence[
     for (lower, upper), alpha in zip(ends, (0.35, 0.6), strict=True):
         axes.fill_between(places, lower, upper, color=SKY, alpha=alpha, linewidth=0)
     axes.plot(places, mean, color=BLUE, linewidth=0.9)
-    axes.set_xlabel(f"{len(names):,} latents, in their order")
     axes.set_xlim(0, len(names) - 1)
 
 

@@ -20,6 +20,8 @@ def plot_predictive(observed: Array, drawn: Array, counts: bool, axes: Any = Non
         axes: matplotlib axes; a new figure when left out.
 
     """
+    from matplotlib.ticker import MaxNLocator
+
     with look():
         axes = one_axes(axes, (6.2, 3.4))
         share = np.arange(1, len(observed) + 1) / len(observed)
@@ -33,6 +35,8 @@ def plot_predictive(observed: Array, drawn: Array, counts: bool, axes: Any = Non
         margin = 0.03 * (high - low) or 0.5
         axes.set_xlim(low - margin, high + margin)
         axes.set_ylim(0, 1.02)
+        if counts:
+            axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
         axes.set_xlabel("response")
         axes.set_ylabel("share of rows up to it")
         axes.legend(loc="lower right")

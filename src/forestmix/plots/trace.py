@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from forestmix.plots.style import BLUE, VERMILION, look, several_axes
+from forestmix.plots.style import BLUE, VERMILION, look, one_axes, several_axes
 from forestmix.posterior.result import Result, Trace
 
 if TYPE_CHECKING:
@@ -45,6 +45,15 @@ def _style(trace: Trace) -> dict[str, Any]:
     style: dict[str, Any] = {"color": BLUE}
     style |= {"linewidth": 1.8} if trace.objective.ndim == 1 else {"linewidth": 0.8, "alpha": 0.5}
     return style | ({"marker": "o", "markersize": 3.5} if len(trace.iteration) <= _MARKED else {})
+
+
+def plot_objective(result: Result, axes: Any = None) -> Any:
+    """Plot the objective alone, for runs that have no gradient norm, and return the axes."""
+    with look():
+        axes = one_axes(axes, (6.2, 3.2))
+        _draw_objective(axes, result, _style(result.trace))
+        axes.set_xlabel("iteration")
+    return axes
 
 
 def _draw_objective(axes: Axes, result: Result, style: dict[str, Any]) -> None:

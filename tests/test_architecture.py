@@ -12,7 +12,7 @@ ORDER = [
     "errors", "tables", "arrays", "checks", "clock", "memory", "small", "vectors",
     "scales", "families", "weights", "passes", "latents", "partition", "model",
     "engines", "statistics", "problem", "inference", "bounds", "posterior", "run", "builders", "regression",
-    "forest",
+    "forest", "files",
     "__init__",
     "data", "plots", "paper", "report", "cli",
 ]  # fmt: skip
@@ -22,6 +22,10 @@ OUTSIDE = ("data", "plots", "paper", "report", "cli")
 EXCEPTIONS = {
     ("forest", "plots"),  # model.plot() and selection.plot() likewise
     ("regression", "plots"),  # fit.plot() likewise
+    ("model", "files"),  # model.save() is the contract's way to a file
+    ("posterior", "files"),  # so are result.save() and posterior.save(),
+    ("regression", "files"),  # fit.save()
+    ("forest", "files"),  # and that of a forest mixture
     ("posterior", "plots"),  # result.plot_trace() is the contract's way to a plot
 }
 #: Internals that the outside may use: errors are raised everywhere, a plot of a result names its type.

@@ -244,6 +244,18 @@ class DEF:
         lower, upper = np.quantile(x, [0.5 * (1 - level), 0.5 * (1 + level)], axis=0).astype(x.dtype)
         return PriorPredictive(x, x.mean(axis=0), x.std(axis=0), lower, upper)
 
+    def save(self, path: Any, weights: str = "inside") -> None:
+        """Write this to a NetCDF-4 file for ``forestmix.load``; see docs/files.md.
+
+        Args:
+            path: where to; a file that stands there is replaced once the new one is whole.
+            weights: "inside" writes W too; "reference" only its checksum, and ``load(path, weights=W)`` needs it.
+
+        """
+        from forestmix.files import save
+
+        save(self, path, weights)
+
     def __repr__(self) -> str:
         return f"DEF({', '.join(map(repr, self.layers))}, prior={self.prior!r})"
 

@@ -161,6 +161,14 @@ class ForestMixtureModel(FittedForest):
         mixture._set(forest, np.array(forest.parent_prior))
         return mixture
 
+    # Files.
+
+    def save(self, path: Any) -> None:
+        """Write this to a NetCDF-4 file for ``forestmix.load``; one that stands there is replaced (docs/files.md)."""
+        from forestmix.files import save
+
+        save(self, path)
+
     # Pictures.
 
     def plot(self, names: Any = None, axes: Any = None) -> Any:

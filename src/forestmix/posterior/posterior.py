@@ -199,6 +199,18 @@ class Posterior:
 
         return plot_posterior(self, axes, level, names, layer)
 
+    def save(self, path: Any, weights: str = "inside") -> None:
+        """Write this to a NetCDF-4 file for ``forestmix.load``; see docs/files.md.
+
+        Args:
+            path: where to; a file that stands there is replaced once the new one is whole.
+            weights: "inside" writes W too; "reference" only its checksum, and ``load(path, weights=W)`` needs it.
+
+        """
+        from forestmix.files import save
+
+        save(self, path, weights)
+
     @property
     def gaussian(self) -> bool:
         """Whether all latents are Gaussian."""

@@ -152,6 +152,18 @@ class Result:
         """Say where it went."""
         raise _moved("interval", "posterior().interval(level)")
 
+    def save(self, path: Any, weights: str = "inside") -> None:
+        """Write this to a NetCDF-4 file for ``forestmix.load``; see docs/files.md.
+
+        Args:
+            path: where to; a file that stands there is replaced once the new one is whole.
+            weights: "inside" writes W too; "reference" only its checksum, and ``load(path, weights=W)`` needs it.
+
+        """
+        from forestmix.files import save
+
+        save(self, path, weights)
+
     def plot_trace(self, axes: Any = None) -> Any:
         """Plot the objective and the relative gradient norm against iterations; see ``forestmix.plots``."""
         from forestmix.plots import plot_trace

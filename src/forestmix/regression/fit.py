@@ -155,6 +155,12 @@ class Fit:
 
         return plot_predictive(self._responses(), self.simulate(size, rng), self.family != "gaussian", axes)
 
+    def save(self, path: Any) -> None:
+        """Write this to a NetCDF-4 file for ``forestmix.load``; one that stands there is replaced (docs/files.md)."""
+        from forestmix.files import save
+
+        save(self, path)
+
     def __repr__(self) -> str:
         return (
             f"<Fit of {self.formula!r}, {self.family}, {self.model.n_observed} rows, {self.design.n_columns} effects>"

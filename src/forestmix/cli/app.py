@@ -10,7 +10,11 @@ import typer
 
 import forestmix as fmx
 from forestmix.cli.data import data_app
+from forestmix.cli.forest import forest
 from forestmix.cli.group import ErrorReportingGroup, exit_code
+from forestmix.cli.infer import infer
+from forestmix.cli.regress import compare, predict, regress
+from forestmix.cli.report import report
 
 if TYPE_CHECKING:
     from forestmix.paper import Settings
@@ -21,11 +25,12 @@ DEMO_IMAGES, DEMO_REPEATS = 3, 2
 app = typer.Typer(
     cls=ErrorReportingGroup,
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+for command in (infer, regress, predict, compare, report, forest):
+    app.command()(command)
 app.add_typer(data_app, name="data")
 
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for the output; files in it are replaced.")]
@@ -46,10 +51,18 @@ def forestmix(
 ) -> None:
     """Block-free parallel variational inference in deep exponential families.
 
-    Start with [bold]forestmix demo[/bold]. It needs no network.
+    Start with [bold]forestmix demo[/bold]. It needs no network. With data of your own:
 
-    Exit codes: 0 all is well; 1 a claim of the paper or a check of data failed; 2 wrong usage, or an error, such as a
-    full disk; 130 interrupted; 141 nobody reads the output any more.
+    [bold]forestmix infer W.npz x.npy --family bernoulli --out r.nc[/bold]
+
+    [bold]forestmix regress data.csv "y ~ a + (1 | g)" --family poisson --out fit.nc[/bold]
+
+    [bold]forestmix report fit.nc[/bold]
+
+    Exit codes: 0 all is well; 1 a run did not converge, or a claim of the
+    paper or a check of data failed; 2 wrong usage, or an error, such as a full
+    disk; 130 interrupted, with what there is so far in the file of infer;
+    141 nobody reads the output any more.
     """
 
 

@@ -144,7 +144,7 @@ def _predictive(subject: Subject) -> str:
     drawn_data = subject.replicated(DATA_SETS)
     picture = drawn(
         lambda axes: plots.plot_predictive(x, drawn_data, counts, axes), description,
-        "Black: x. Blue: data sets drawn from the posterior. They should look alike.",
+        "Thick line: x. Thin lines: data sets drawn from the posterior. They should look alike.",
     )  # fmt: skip
     text = "The p-value is the share of drawn data sets with a greater statistic; near 0 or 1 the model misses it."
     return picture + paragraph(text) + shown

@@ -52,13 +52,11 @@ def infer(
     W, x = read_array(weights), read_array(observations)
     b = 0.0 if bias is None else np.ravel(read_array(bias).values)
     values = fitting(x, W)
-    rows = {
-        "gaussian": lambda: fmx.Gaussian(noise_sd), "bernoulli": fmx.Bernoulli, "poisson": fmx.Poisson,
-        "binomial": lambda: fmx.Binomial(trials),
-    }  # fmt: skip
-    prior = fmx.Prior(fmx.Gaussian(prior_sd))
+    rows = row_family(family.value, noise_sd, trials)
+    with about("--prior-sd"):
+        prior = fmx.Prior(fmx.Gaussian(prior_sd))
     with about(W.path):
-        model = fmx.DEF(fmx.Layer(rows[family.value](), W.values, b), prior=prior)
+        model = fmx.DEF(fmx.Layer(rows, W.values, b), prior=prior)
     with watched(tol) as watch, about(x.path):
         result = run(model, values, covariance.value, tol, max_iter, watch)
     if out is not None:
@@ -69,6 +67,17 @@ def infer(
         raise typer.Exit(INTERRUPTED)
     if not np.all(result.converged):
         raise typer.Exit(1)
+
+
+def row_family(name: str, noise_sd: float, trials: int) -> Any:
+    """Return the family of the rows; a noise sd or trials that are wrong are said by the option's name."""
+    import forestmix as fmx
+    from forestmix.cli.arrays import about
+
+    if name == "gaussian":
+        with about("--noise-sd"):
+            return fmx.Gaussian(noise_sd)
+    return {"bernoulli": fmx.Bernoulli(), "poisson": fmx.Poisson(), "binomial": fmx.Binomial(trials)}[name]
 
 
 def fitting(x: Loaded, W: Loaded) -> Any:

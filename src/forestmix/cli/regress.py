@@ -41,6 +41,7 @@ def regress(
     and then [bold]forestmix report fit.nc[/bold].
     """
     import forestmix as fmx
+    from forestmix.cli.arrays import about
     from forestmix.cli.frames import check_out, read_table
     from forestmix.cli.show import records, show_json, show_line, show_table
     from forestmix.cli.watch import working
@@ -49,7 +50,7 @@ def regress(
     priors = read_priors(prior or [])
     data = read_table(table)
     columns = {"trials": column_or_number(trials), "offset": column_or_number(offset), "weights": weights}
-    with working(f"Fitting {formula}"):
+    with working(f"Fitting {formula}"), about(str(table)):
         fit = fmx.regress(formula, data, family.value, prior=priors, **columns)
         summary = fit.summary(level)
     if out is not None:
@@ -107,6 +108,7 @@ def predict(
     Example: [bold]forestmix predict fit.nc new.csv --out p.csv[/bold]
     """
     import forestmix as fmx
+    from forestmix.cli.arrays import about
     from forestmix.cli.frames import check_out, csv_text, read_table
     from forestmix.cli.show import records, show_json, show_line
     from forestmix.paper.output import write_bytes
@@ -114,7 +116,8 @@ def predict(
     check_out(out, files=False)
     loaded = loaded_as(fit, fmx.Fit, "a fit of regress")
     data = read_table(table)
-    found = loaded.predict(data, level, trials=column_or_number(trials), offset=column_or_number(offset))
+    with about(str(table)):
+        found = loaded.predict(data, level, trials=column_or_number(trials), offset=column_or_number(offset))
     rows = [list(row.values()) for row in records(found)]
     text = csv_text(["row", *found.columns], rows)
     if out is not None:

@@ -55,8 +55,10 @@ def show_table(table: Numbers) -> None:
 
 def show_rows(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Show a table: names fold where the terminal is narrow, numbers never do."""
-    shown = Table(title=escape(title) or None, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
-    shown.add_column(header[0], overflow="fold", min_width=min(8, max(map(len, header))))
+    if title:
+        show_line(title, "bold")
+    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    shown.add_column(header[0], overflow="fold", min_width=8)
     for label in header[1:]:
         shown.add_column(label, justify="right", no_wrap=True)
     for row in rows:

@@ -63,11 +63,11 @@ class Page:
         """Errors on the console, and requests for anything but the page and what is inside it."""
         told = [e["params"] for e in self.events if e["method"] in ("Log.entryAdded", "Runtime.exceptionThrown")]
         told += [
-            e["params"] for e in self.events if e["method"] == "Runtime.consoleAPICalled" and e["params"]["type"] != "log"
+            e["params"]
+            for e in self.events
+            if e["method"] == "Runtime.consoleAPICalled" and e["params"]["type"] != "log"
         ]
-        addresses = [
-            e["params"]["request"]["url"] for e in self.events if e["method"] == "Network.requestWillBeSent"
-        ]
+        addresses = [e["params"]["request"]["url"] for e in self.events if e["method"] == "Network.requestWillBeSent"]
         return told + [address for address in addresses if not address.startswith(("file:", "data:"))]
 
     def _read(self):

@@ -60,7 +60,7 @@ def plot_intervals(wide: Table, narrow: Table, axes: Any = None, without: Sequen
         axes = one_axes(axes, (6.2, 0.9 + 0.26 * max(len(rows), 2)) if few else (6.2, 3.4))
         (_lines if few else _band)(axes, names, mean, ends)
         what = "" if few else f"{len(rows):,} latents in their order: "
-        axes.set_xlabel(f"{what}mean, {ends_named(narrow)} ({'thick' if few else 'dark'}) and {ends_named(wide)}")
+        axes.set_xlabel(f"{what}mean,\n{ends_named(narrow)} ({'thick' if few else 'dark'}) and {ends_named(wide)}")
     return axes
 
 

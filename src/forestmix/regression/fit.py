@@ -11,10 +11,11 @@ from forestmix.arrays import Array, generator
 from forestmix.checks import between_zero_and_one, one_of, whole_number
 from forestmix.errors import ArgumentError
 from forestmix.model import DEF
+from forestmix.posterior.predictive_check import simulate
 from forestmix.posterior.table import Table
 from forestmix.regression.cases import Cases, Extra
 from forestmix.regression.formula import Block, Design
-from forestmix.regression.prediction import Predictions, predict_rows, simulate, wanted_rows
+from forestmix.regression.prediction import Predictions, predict_rows, wanted_rows
 from forestmix.regression.priors import NOISE, Priors
 from forestmix.regression.solve import Solution, at_scale_means
 
@@ -125,7 +126,7 @@ class Fit:
             intercept: whether the intercept is drawn too, which often is on another scale.
 
         """
-        from forestmix.plots.regression import plot_intervals
+        from forestmix.plots import plot_intervals
 
         return plot_intervals(self.summary(level), self.summary(level / 2), axes, () if intercept else ("Intercept",))
 
@@ -138,7 +139,7 @@ class Fit:
             axes: matplotlib axes to draw on; a new figure when left out.
 
         """
-        from forestmix.plots.regression import plot_groups
+        from forestmix.plots import plot_groups
 
         return plot_groups(self.groups(term, level), axes)
 
@@ -151,7 +152,7 @@ class Fit:
             axes: matplotlib axes to draw on; a new figure when left out.
 
         """
-        from forestmix.plots.regression import plot_predictive
+        from forestmix.plots import plot_predictive
 
         return plot_predictive(self._responses(), self.simulate(size, rng), self.family != "gaussian", axes)
 

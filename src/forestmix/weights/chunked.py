@@ -10,7 +10,6 @@ import numpy as np
 import scipy
 
 from forestmix.arrays import Array
-from forestmix.errors import ArgumentError
 from forestmix.weights.base import Weights
 from forestmix.weights.blocks import blocks_of
 from forestmix.weights.checks import positive_integer
@@ -22,6 +21,7 @@ MAPS: dict[str, Callable[[Weights], Weights]] = {
     "abs": abs,
     "square": lambda weights: weights.square(),
     "support": lambda weights: weights.support(),
+    "double": lambda weights: weights.in_double(),
 }
 
 
@@ -39,7 +39,8 @@ class ChunkedWeights(Weights):
 
     def __init__(self, chunks: Chunks, maps: tuple[str, ...] = ()) -> None:
         rows = chunks.slices[-1].stop
-        super().__init__((rows, chunks.shapes[0].columns), chunks.shapes[0].dtype)
+        dtype = np.dtype(np.float64) if "double" in maps else chunks.shapes[0].dtype
+        super().__init__((rows, chunks.shapes[0].columns), dtype)
         self._chunks, self._maps = chunks, maps
 
     @classmethod
@@ -98,12 +99,12 @@ class ChunkedWeights(Weights):
 
     def row_gram(self, scale: Array) -> Array:
         """Return ``W diag(scale) W^T`` by products with some unit vectors at a time."""
-        n, m = self.shape
+        (n, m), wide = self.shape, self.in_double()
         result = np.empty((n, n), order="F")
         for block in blocks_of(n, 16 * (n + m)):
-            units = np.zeros((len(block), n), self.dtype)
+            units = np.zeros((len(block), n))
             units[np.arange(len(block)), block] = 1
-            result[:, block] = self.forward(scale * self.adjoint(units)).T
+            result[:, block] = wide.forward(scale * wide.adjoint(units)).T
         return result
 
     def weighted_rows(self, kappa: Array) -> Iterator[Array]:
@@ -114,7 +115,7 @@ class ChunkedWeights(Weights):
                 yield np.sqrt(kappa[chosen])[:, np.newaxis] * self.dense_rows(chosen)
 
     def _in_double(self) -> ChunkedWeights:
-        raise ArgumentError("W in chunks must be float64 for this; got float32. Convert the chunks first.")
+        return ChunkedWeights(self._chunks, (*self._maps, "double"))
 
     def _rows(self, indices: Array | None) -> scipy.sparse.csr_array:
         if indices is None:

@@ -1,5 +1,6 @@
 """Weights in chunks of rows, in memory and in files: the answers of one matrix, and no more memory than a chunk."""
 
+import itertools
 import subprocess
 import sys
 from dataclasses import fields
@@ -23,7 +24,7 @@ CUTS = (0, 2, 3, 9)
 
 
 def chunks(W, storage="dense", cuts=CUTS):
-    return [STORAGE[storage](W[a:b]) for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+    return [STORAGE[storage](W[a:b]) for a, b in itertools.pairwise(cuts)]
 
 
 def in_chunks(layer, W, storage):
@@ -161,14 +162,14 @@ def test_which_engine_runs_chunks():
     assert choose_engine("auto", fmx.DEF(small), 1).inner.name == "reference"
     assert choose_engine("auto", fmx.DEF(large), 1).inner.name == "compiled"
     assert choose_engine("compiled", fmx.DEF(small), 1).inner.name == "compiled"
-    with pytest.raises(ArgumentError, match="engine must offer coordinate sweeps.*'chunked' does not"):
+    with pytest.raises(ArgumentError, match=r"engine must offer coordinate sweeps.*'chunked' does not"):
         fmx.infer(fmx.DEF(small), np.ones(4), "cavi")
 
 
 def test_wrong_chunks(tmp_path):
-    with pytest.raises(ArgumentError, match="same columns and precision; chunk 0 has 2 .* chunk 1 has 3"):
+    with pytest.raises(ArgumentError, match=r"same columns and precision; chunk 0 has 2 .* chunk 1 has 3"):
         as_weights([np.ones((2, 2)), np.ones((2, 3))])
-    with pytest.raises(ArgumentError, match="same columns and precision.*chunk 1 has 2 of float32"):
+    with pytest.raises(ArgumentError, match=r"same columns and precision.*chunk 1 has 2 of float32"):
         as_weights([np.ones((2, 2)), np.ones((2, 2), np.float32)])
     np.save(tmp_path / "W.npy", np.ones((4, 2), int))
     with pytest.raises(ArgumentError, match="dtype of W must be float32 or float64"):

@@ -1,5 +1,6 @@
 """Chunks on a cluster of processes that talk over TCP: the answers of one machine, also when a worker is killed."""
 
+import itertools
 import os
 import signal
 
@@ -44,7 +45,7 @@ def problem(family, seed=1, n=N):
 
 def delayed_chunks(W, cuts=CUTS):
     """Return sparse chunks that only Dask has: it makes them by a call."""
-    return [dask.delayed(sparse.csr_array)(W[a:b]) for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+    return [dask.delayed(sparse.csr_array)(W[a:b]) for a, b in itertools.pairwise(cuts)]
 
 
 def in_dask(W, storage):

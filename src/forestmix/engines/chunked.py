@@ -57,7 +57,9 @@ class ChunkedEngine:
         else:
             handles = chunks.map(_statistics_at, rows.handles, _split(chunks, spread), shared=shared)
         sums: _Sums = chunks.total(handles, _sums)
-        terms = (RowParts(chunks, handles, field, sums.counts[k], layer.dtype) for k, field in enumerate(RowTerms._fields))
+        terms = (
+            RowParts(chunks, handles, field, sums.counts[k], layer.dtype) for k, field in enumerate(RowTerms._fields)
+        )
         return sums.statistics, RowTerms(*terms)
 
     def curvatures(self, layer: Layer, kappa: Any, sd: Any, want: Want) -> tuple[Any, Any]:

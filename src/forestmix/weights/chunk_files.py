@@ -146,7 +146,7 @@ def trusted_dense(array: Array) -> DenseWeights:
 
 
 def _cuts(starts: Array, chunk_bytes: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of rows of about ``chunk_bytes`` each, and at least one row; ``starts`` are the rows' first bytes."""
+    """Yield ranges of rows of about ``chunk_bytes``, of one row at least; row i has bytes from ``starts[i]`` on."""
     first, rows = 0, len(starts) - 1
     while first < rows:
         end = int(np.searchsorted(starts, starts[first] + chunk_bytes, side="right")) - 1

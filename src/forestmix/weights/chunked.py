@@ -187,7 +187,8 @@ def _columns_of(weights: Weights, indices: Array | None, maps: tuple[str, ...]) 
 
 def _stacked(parts: Sequence[Any], form: str) -> Any:
     """Return sparse matrices one below another, canonical as they are."""
-    matrix = scipy.sparse.vstack(parts, format=form)
+    stack: Any = scipy.sparse.vstack  # its stubs want the format as a literal
+    matrix = stack(parts, format=form)
     matrix.sort_indices()
     matrix.has_canonical_format = True
     return matrix

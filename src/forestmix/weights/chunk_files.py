@@ -132,7 +132,7 @@ def sparse_rows(indptr: Any, indices: Any, data: Any, columns: int, chunk_bytes:
             f"indices and data must have indptr[-1] = {starts.flat[-1]} entries each; got {len(opened[0])} and "
             f"{len(opened[1])}."
         )
-    places = [FileArray.of(part) for part in opened]
+    places = FileArray.of(opened[0]), FileArray.of(opened[1])
     each = sum(place.dtype.itemsize for place in places)
     return [SparseRows(starts[a : b + 1], *places, columns) for a, b in _cuts(starts * each, chunk_bytes)]
 

@@ -106,23 +106,26 @@ def test_entries_of_w_stay_with_their_workers(client):
         W = dask.array.random.default_rng(1).standard_normal((n, m), chunks=(5_000, m))
         layer = fmx.Layer(fmx.Gaussian(0.5), W)
         sent = []
-        submit, gather = client.submit, client.gather
+        gather = client.gather
 
-        def counted(function, *arguments, **options):
-            sent.extend(part.nbytes for one in arguments for part in _arrays(one))
-            return submit(function, *arguments, **options)
+        def counted(method):
+            def call(function, *arguments, **options):
+                sent.extend(part.nbytes for part in _arrays(arguments))
+                return method(function, *arguments, **options)
+
+            return call
 
         def fetched(futures, *rest, **options):
             found = gather(futures, *rest, **options)
             sent.extend(part.nbytes for part in _arrays(found))
             return found
 
-        client.submit, client.gather = counted, fetched
+        client.submit, client.map, client.gather = counted(client.submit), counted(client.map), fetched
         try:
             before = []
             fmx.infer(fmx.DEF(layer), x, accelerate="cg", tol=1e-10, callback=lambda seen: before.append(len(sent)))
         finally:
-            del client.submit, client.gather
+            del client.submit, client.map, client.gather
     assert len(before) > 5
     assert max(sent[before[1] : before[-1]]) <= 8 * m
 
@@ -156,3 +159,30 @@ def test_wrong_entries_on_a_worker_are_named(client):
     W[3, 1] = np.inf
     with client.as_current(), pytest.raises(ArgumentError, match="W must be finite"):
         as_weights(dask.array.from_array(W, chunks=(2, 2)))
+
+
+def test_nothing_piles_up_in_the_scheduler(client):
+    """Tasks and their data are released once an iteration is over."""
+    model, W, x = problem("gaussian")
+    counts = []
+
+    def count(dask_scheduler):
+        return len(dask_scheduler.tasks)
+
+    with client.as_current():
+        parted = fmx.DEF(fmx.Layer(model.layers[0].family, in_dask(W, "dense"), 0.2))
+        options = {"accelerate": False, "tol": 0, "max_iter": 40}
+        fmx.infer(parted, x, **options, callback=lambda seen: counts.append(client.run_on_scheduler(count)))
+    assert max(counts[20:]) <= max(counts[:20])
+
+
+def test_observations_and_posterior_of_a_cluster(client):
+    """The data may be Dask's too; what is asked of the result afterwards is asked of the workers."""
+    model, W, x = problem("bernoulli")
+    right = fmx.infer(model, x, tol=1e-12).posterior()
+    with client.as_current():
+        parted = fmx.DEF(fmx.Layer(model.layers[0].family, in_dask(W, "sparse"), 0.2))
+        posterior = fmx.infer(parted, dask.array.from_array(x, chunks=10), tol=1e-12).posterior()
+        np.testing.assert_allclose(posterior.sd, right.sd, atol=1e-9)
+        np.testing.assert_allclose(posterior.predict().mean, right.predict().mean, atol=1e-9)
+        np.testing.assert_allclose(posterior.loo().elpd, right.loo().elpd, atol=1e-8)

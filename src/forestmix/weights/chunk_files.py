@@ -20,8 +20,8 @@ from forestmix.weights.chunks import ChunkShape
 from forestmix.weights.dense import DenseWeights
 from forestmix.weights.sparse import SparseWeights
 
-#: Bytes of a chunk: enough to hide the start of a read, little enough for allocators to use the memory again.
-CHUNK_BYTES = 2**24
+#: Bytes of a chunk: little enough to stay in the cache between reading and computing, enough to hide the calls.
+CHUNK_BYTES = 2**21
 
 
 @dataclass(frozen=True)

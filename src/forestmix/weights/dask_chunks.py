@@ -27,6 +27,9 @@ FAN_IN = 8
 #: The part of this machine's memory up to which chunks are kept in it where there is no cluster.
 KEPT_PART = 0.25
 
+#: Bytes of vectors up to which each task brings its own copy: one message less to wait for.
+SMALL_BYTES = 2**16
+
 Convert = Callable[[Any], Weights]
 
 
@@ -64,8 +67,12 @@ class ClusterChunks(Chunks):
 
     def derive(self, function: Callable[..., Any], *own: Sequence[Any], shared: tuple[Any, ...] = ()) -> list[Any]:
         """Start a task for each chunk."""
-        common = self._task(_constant, shared)
-        return [self._task(_call, function, common, *mine) for mine in zip(*own, strict=True)]
+        count = len(self.futures)
+        common = shared if _size(shared) <= SMALL_BYTES else self._task(_constant, shared)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Sending large graph")
+            given = [function] * count, [common] * count, *own
+            return list(self.client.map(_call, *given, pure=False, batch_size=count))
 
     def fetch(self, handles: Sequence[Any]) -> list[Any]:
         """Bring the objects to this process."""
@@ -141,6 +148,12 @@ def _computed(delayed: Sequence[Any], convert: Convert) -> list[Weights]:
 
 def _shape(weights: Weights) -> ChunkShape:
     return ChunkShape(*weights.shape, weights.dtype)
+
+
+def _size(shared: tuple[Any, ...]) -> int:
+    """Return the bytes of all arrays in arguments."""
+    parts = (_size(part) if isinstance(part, tuple) else getattr(part, "nbytes", 0) for part in shared)
+    return sum(parts)
 
 
 def _constant(value: Any) -> Any:

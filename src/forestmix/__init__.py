@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from forestmix.regression.fit import Fit
     from forestmix.regression.regress import regress
     from forestmix.run import infer
-    from forestmix.weights import Convolution, windows
+    from forestmix.weights import ChunkedWeights, Convolution, windows
 
     __version__: str
 else:
@@ -77,7 +77,7 @@ else:
         "inference.loop": ("Iteration",),
         "run": ("infer",),
         "scales": ("scales",),
-        "weights": ("Convolution", "windows"),
+        "weights": ("ChunkedWeights", "Convolution", "windows"),
     }  # fmt: skip
     _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -109,6 +109,7 @@ __all__ = [
     "Binomial",
     "BlockCoordinate",
     "Check",
+    "ChunkedWeights",
     "Convolution",
     "Damped",
     "Exponential",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from forestmix.errors import ArgumentError
 from forestmix.inference import ALGORITHMS, Algorithm, ForestMixture
 from forestmix.inference.base import choose_objective
 from forestmix.inference.batches import DEFAULT_MEMORY_BUDGET, merged, parts_of_batch
+from forestmix.inference.checkpoint import Checkpoint, NoCheckpoint
 from forestmix.inference.loop import Callback, Outcome, Run
 from forestmix.inference.progress import NoProgress, ProgressBar
 from forestmix.inference.status import Status, Trace
@@ -40,6 +42,8 @@ def infer(
     progress: bool = False,
     callback: Callback | None = None,
     memory_budget: float = DEFAULT_MEMORY_BUDGET,
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_seconds: float = 60.0,
 ) -> Result:
     """Infer the mean-field posterior of the latents given observations.
 
@@ -68,7 +72,10 @@ def infer(
             returns True.
         memory_budget: bytes of work arrays that a batch may take. A larger batch is run in parts, one after another,
             and under Gaussian rows so are observations that miss different entries, each with the result that it has
-            alone; a batch with a ``callback``, which sees all observations, is run whole.
+            alone; a batch with a ``callback``, which sees all observations, or a ``checkpoint``, is run whole.
+        checkpoint: path of a file that the run leaves its state in, and goes on from if it is there: a run that was
+            killed takes the same steps when it is called again (docs/scaling.md).
+        checkpoint_seconds: seconds between two checkpoints.
 
     Returns:
         A ``Result``; a run that diverges or hits its limit returns one too, and its ``message`` says what to try.
@@ -78,22 +85,27 @@ def infer(
     chosen = _algorithm(algorithm, objective, accelerate)
     _check_options(tol, max_iter, progress, callback)
     if one_of("covariance", covariance, ("factorised", "full")) == "full" or model.unknown_scales:
-        if chosen.name != ForestMixture.name or init is not None:
-            raise ArgumentError("algorithm and init must be left out with covariance='full' and with unknown scales.")
+        if chosen.name != ForestMixture.name or init is not None or checkpoint is not None:
+            raise ArgumentError(
+                "algorithm, init and checkpoint must be left out with covariance='full' and with unknown scales."
+            )
         return joint_result(model, data, max_iter, lambda known, last: infer(known, x, chosen, init=last))
     evaluator = choose_engine(engine, model, len(data.x), sweeps=chosen.sweeps)
     limit = DEFAULT_MAX_ITER if max_iter is None else int(max_iter)
     parts = parts_of_batch(model, data, memory_budget)
-    if callback is not None:
+    if callback is not None or checkpoint is not None:
         parts = [np.arange(len(data.x))]
     outcomes = []
     # Overflow is a status of the result, not a warning on the way.
     with np.errstate(all="ignore"), ProgressBar(chosen.name, tol) if progress else NoProgress() as meter:
         problem = chosen.problem(model, data, evaluator)
         start = problem.default_start() if init is None else problem.start(init)
+        keeper = NoCheckpoint()
+        if checkpoint is not None:
+            keeper = Checkpoint(checkpoint, checkpoint_seconds, model, data, chosen)
         for part in parts:
             one = len(parts) == 1
-            run = Run(chosen, problem if one else problem.take(part), start.take(part), tol, callback)
+            run = Run(chosen, problem if one else problem.take(part), start.take(part), tol, callback, keeper)
             run.loop(limit, meter)
             outcomes.append(run.outcome())
     return _result(model, data, chosen, problem, merged(outcomes, parts))

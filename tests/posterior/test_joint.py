@@ -174,8 +174,8 @@ def test_random_intercepts_cover_the_truth():
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        ({"algorithm": "cavi"}, "algorithm and init must be left out with covariance='full'"),
-        ({"init": (np.zeros(4), np.ones(4))}, "algorithm and init must be left out"),
+        ({"algorithm": "cavi"}, "algorithm, init and checkpoint must be left out with covariance='full'"),
+        ({"init": (np.zeros(4), np.ones(4))}, "algorithm, init and checkpoint must be left out"),
         ({"covariance": "half"}, "covariance must be one of 'factorised', 'full'; got 'half'"),
     ],
 )

@@ -8,14 +8,17 @@ import numpy as np
 from scipy import sparse
 
 from forestmix.weights import (
+    ChunkedWeights,
     Convolution,
     DenseWeights,
     LayeredWeights,
     SparseColumnWeights,
     SparseWeights,
     Weights,
+    as_weights,
     windows,
 )
+from forestmix.weights.chunks import MemoryChunks
 
 Case = tuple[Weights, np.ndarray]
 
@@ -156,6 +159,20 @@ def of_shape(n: int, m: int, kind=DenseWeights, dtype=np.float64) -> Callable[[]
     return build
 
 
+def in_chunks(*kinds: Callable, dtype=np.float64) -> Case:
+    """Return weights in as many chunks of rows as kinds are given, of one row or more each."""
+    matrix = random_matrix(dtype=dtype)
+    cuts = np.linspace(0, len(matrix), len(kinds) + 1).astype(int)
+    parts = [kind(matrix[a:b]) for kind, a, b in zip(kinds, cuts[:-1], cuts[1:], strict=True)]
+    return ChunkedWeights(MemoryChunks([as_weights(part) for part in parts])), matrix
+
+
+def streamed(chunk_bytes: int) -> Case:
+    """Return weights of which chunks are read each time; an array that is sliced stands for a file."""
+    matrix = random_matrix()
+    return ChunkedWeights.open(matrix, chunk_bytes), matrix
+
+
 WEIGHTS: dict[str, Callable[[], Case]] = {
     "dense, C order": lambda: dense_with(np.ascontiguousarray),
     "dense, F order": lambda: dense_with(np.asfortranarray),
@@ -201,6 +218,13 @@ WEIGHTS: dict[str, Callable[[], Case]] = {
     "layered, mixed": lambda: layered(of_shape(6, 4, SparseWeights), of_shape(4, 3)),
     "layered, after an entry map": lambda: layered(of_shape(6, 4), of_shape(4, 3), sign=1),
     "layered, float32": lambda: layered(of_shape(6, 4, dtype=np.float32), of_shape(4, 3, dtype=np.float32)),
+    "chunks, dense": lambda: in_chunks(np.array, np.asfortranarray),
+    "chunks, sparse": lambda: in_chunks(sparse.csr_array, sparse.csc_array, sparse.csr_array),
+    "chunks, dense and sparse": lambda: in_chunks(np.array, sparse.csr_array, np.array),
+    "chunks, float32": lambda: in_chunks(np.array, sparse.csr_array, dtype=np.float32),
+    "chunks, one": lambda: in_chunks(np.array),
+    "chunks, streamed": lambda: streamed(100),
+    "chunks, streamed row by row": lambda: streamed(1),
     "windows": lambda: window((5, 4), 3),
     "windows, oblong": lambda: window((5, 4), (2, 3)),
     "windows, larger than the image": lambda: window((2, 3), 4),

@@ -7,6 +7,7 @@ and a run has some tens of them. To load kernels takes 0.3 s, to compile them so
 from __future__ import annotations
 
 from forestmix.checks import one_of
+from forestmix.engines.chunked import ChunkedEngine
 from forestmix.engines.protocol import Engine
 from forestmix.engines.reference import ReferenceEngine
 from forestmix.errors import ArgumentError
@@ -30,9 +31,22 @@ def choose_engine(name: str, model: DEF, n_observations: int, *, sweeps: bool = 
         )
     if on_device and sweeps:
         raise ArgumentError("W must be a NumPy array or sparse for coordinate updates and groups.")
+    if len(model.layers) == 1 and model.layers[0].weights.chunks is not None:
+        return _over_chunks(name, model, n_observations)
     entries = sum(layer.weights.shape[0] * layer.weights.shape[1] for layer in model.layers) * n_observations
     small = entries <= SMALL and not sweeps
-    if name == "reference" or on_device or (name == "auto" and small):
+    return _engine(reference=name == "reference" or on_device or (name == "auto" and small))
+
+
+def _over_chunks(name: str, model: DEF, n_observations: int) -> Engine:
+    """Return the engine for weights in chunks; "auto" goes by the largest chunk."""
+    shapes = model.layers[0].weights.chunks.shapes
+    entries = max(shape.rows * shape.columns for shape in shapes) * n_observations
+    return ChunkedEngine(_engine(reference=name == "reference" or (name == "auto" and entries <= SMALL)))
+
+
+def _engine(*, reference: bool) -> Engine:
+    if reference:
         return ReferenceEngine()
     from forestmix.engines.compiled.engine import CompiledEngine
 

@@ -85,6 +85,20 @@ class ConjugateSteps(Accelerator):
         """Start again from the gradient in the observations where a proposal was refused."""
         self.directions.forget(which[:, None])
 
+    def state(self) -> dict[str, Any]:
+        """Return arrays and numbers, and whether there is a factor, which is made anew."""
+        own = {name: part for name, part in vars(self).items() if name not in ("directions", "factor")}
+        directions = self.directions
+        return {**own, "factored": self.factor is not None, "last": (directions.direction, directions.squared)}
+
+    def restore(self, state: dict[str, Any], problem: Any, point: Any) -> None:
+        """Go on from a checkpoint."""
+        own = dict(state)
+        factored, (self.directions.direction, self.directions.squared) = own.pop("factored"), own.pop("last")
+        vars(self).update(own)
+        if factored:
+            self.factor = direct.factor(problem, point, 1 / self.inverse)
+
     def propose(self, problem: Any, point: Any) -> Proposal:
         """Return the exact maximiser along the next conjugate direction, or over all means once there is a factor."""
         if self.factor is None and self.steps >= self.patience:

@@ -40,6 +40,14 @@ class Memory:
     def forget(self, which: Array) -> None:
         """Drop what led to a proposal that the loop refused for the observations marked in ``which``."""
 
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps: numbers, arrays, and containers of them."""
+        return dict(vars(self))
+
+    def restore(self, state: dict[str, Any], problem: Any, point: Any) -> None:
+        """Go on from a checkpoint, in a memory that was just started at its ``point``."""
+        vars(self).update(state)
+
 
 class Accelerator(Memory, ABC):
     """A memory that makes proposals of its own, and knows safer steps than those that were refused."""

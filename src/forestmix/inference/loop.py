@@ -12,6 +12,7 @@ from forestmix.arrays import Array, host
 from forestmix.clock import WorkClock
 from forestmix.inference.backtracking import fell
 from forestmix.inference.base import Algorithm
+from forestmix.inference.checkpoint import NoCheckpoint
 from forestmix.inference.progress import NoProgress
 from forestmix.inference.status import Status, Trace
 from forestmix.inference.stopping import Stopping
@@ -52,9 +53,13 @@ class Outcome:
 class Run:
     """A run under way. Observations that have finished leave the batch; ``active`` says which are still in it."""
 
+    #: What a checkpoint keeps as it is; the rest has a form of its own there.
+    KEPT = ("active", "objective", "norm", "status", "n_iter", "iteration", "step", "sweeps", "kept", "point")
+
     def __init__(
-        self, algorithm: Algorithm, problem: Problem, start: Any, tol: float, callback: Callback | None
-    ) -> None:
+        self, algorithm: Algorithm, problem: Problem, start: Any, tol: float, callback: Callback | None,
+        checkpoint: NoCheckpoint | None = None,
+    ) -> None:  # fmt: skip
         self.clock = WorkClock()
         self.algorithm, self.problem, self.callback = algorithm, problem, callback
         self.single = problem.data.single
@@ -72,13 +77,22 @@ class Run:
         self.n_iter = np.zeros(count, int)
         self.iteration, self.step, self.sweeps = 0, 0, 0.0
         self.records: list[tuple[int, int, float, Array, Array, float]] = []
+        self.checkpoint = checkpoint or NoCheckpoint()
 
     def loop(self, max_iter: int, meter: NoProgress) -> None:
-        """Iterate until every observation has ended."""
-        stop = self._record(meter)
+        """Iterate until every observation has ended, or somebody presses Ctrl-C."""
+        stop = False if self.checkpoint.restore(self) else self._record(meter)
         while len(self.active) and not stop and self.iteration < max_iter:
-            self._iterate()
-            stop = self._record(meter)
+            before = self._snapshot()
+            try:
+                self._iterate()
+            except KeyboardInterrupt:
+                vars(self).update(before)
+                stop = True
+            else:
+                stop = self._record(meter)
+                self.checkpoint.save(self)
+        self.checkpoint.save(self, at_end=not stop)
         if stop:
             self.status[self.active] = Status.STOPPED
         if not len(self.active):
@@ -86,6 +100,34 @@ class Run:
         if self.point.carried:
             self._look_at_rows()
         self._keep(np.ones(len(self.active), bool), self.point)
+
+    def _snapshot(self) -> dict[str, Any]:
+        """Return the run as it is, to go back to from the middle of an iteration."""
+        changed = {name: getattr(self, name).copy() for name in ("objective", "norm", "status", "n_iter")}
+        return {**vars(self), **changed}
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps."""
+        kept = {name: getattr(self, name) for name in self.KEPT}
+        best = None if self.algorithm.monotone else self.best
+        columns = [np.array(column) for column in zip(*self.records, strict=True)]
+        parts = {"stopping": self.stopping.state(), "memory": self.memory.state(), "records": columns, "best": best}
+        return {**kept, **parts}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from what a checkpoint has kept."""
+        for name in self.KEPT:
+            setattr(self, name, state[name])
+        self.records = list(zip(*state["records"], strict=True))
+        self.clock.go_on_from(float(self.records[-1][-1]))
+        if not len(self.active):
+            return
+        if len(self.active) < self.problem.n_observations:
+            self.problem = self.problem.take(self.active)
+        self.best = self.point if state["best"] is None else state["best"]
+        self.stopping.restore(state["stopping"])
+        self.memory = self.algorithm.start(self.problem, self.point)
+        self.memory.restore(state["memory"], self.problem, self.point)
 
     def outcome(self) -> Outcome:
         """Return what the run came to."""

@@ -100,6 +100,14 @@ class NewtonSteps(Accelerator):
         if self.from_metric:
             self.solves = self.pause = 2 * self.pause + 1
 
+    def state(self) -> dict[str, Any]:
+        """Return arrays and numbers; joint steps have none of their own."""
+        return {**vars(self), "joint": self.joint is not None}
+
+    def restore(self, state: dict[str, Any], problem: Any, point: Any) -> None:
+        """Go on from a checkpoint."""
+        vars(self).update({**state, "joint": JointNewton() if state["joint"] else None})
+
     def propose(self, problem: GaussianProblem, point: GaussianPoint) -> Proposal:
         """Return the next step of the means, and the variances' fixed point at the current rows.
 

@@ -8,6 +8,7 @@ schedule with nothing to keep track of (``backtracking.step_sets``).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Any
 
 import numpy as np
 
@@ -89,3 +90,13 @@ class SweepMemory(Memory):
 
     def __init__(self, cursor: Cursor) -> None:
         self.cursor = cursor
+
+    def state(self) -> dict[str, Any]:
+        """Return the place, the sweep it is in, and the state of the generator of the next sweeps."""
+        cursor = self.cursor
+        return {"position": cursor.position, "groups": cursor.groups, "random": cursor.rng.bit_generator.state}
+
+    def restore(self, state: dict[str, Any], problem: Any, point: Any) -> None:
+        """Go on from a checkpoint."""
+        self.cursor.position, self.cursor.groups = state["position"], state["groups"]
+        self.cursor.rng.bit_generator.state = state["random"]

@@ -34,7 +34,7 @@ class Status(enum.Enum):
         "Stopped because the objective fell by more than rounding explains, which this algorithm must never do. The "
         "last point before the fall is returned. The model is likely too badly scaled for this precision."
     )
-    STOPPED = "Stopped by the callback."
+    STOPPED = "Stopped by the callback, or by Ctrl-C, before it had converged. The last point is returned."
 
 
 @dataclass(frozen=True)

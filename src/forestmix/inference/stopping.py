@@ -39,6 +39,9 @@ class Stopping:
     The norms stay the same when columns of W are rescaled. With ``tol=0`` a run ends at ``max_iter``.
     """
 
+    #: What is remembered of each observation.
+    REMEMBERED = ("first", "best", "best_norm", "idle", "idle_iterations", "near_iterations")
+
     def __init__(self, problem: Any, start: Any, tol: float, monotone: bool) -> None:
         dtype = problem.model.dtype
         self.endless, self.tol = tol == 0, max(tol, LEAST_UNITS * float(np.finfo(dtype).eps))
@@ -53,8 +56,16 @@ class Stopping:
 
     def take(self, keep: Array) -> None:
         """Forget the observations that have finished."""
-        for name in ("first", "best", "best_norm", "idle", "idle_iterations", "near_iterations"):
+        for name in self.REMEMBERED:
             setattr(self, name, getattr(self, name)[keep])
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps."""
+        return {name: getattr(self, name) for name in self.REMEMBERED}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        vars(self).update(state)
 
     def check(self, problem: Any, old: Any, new: Any, norm: Array, sweeps: float) -> list[Status | None]:
         """Return how each observation ended, or ``None`` where it goes on."""

@@ -50,8 +50,8 @@ class NewtonStep(NamedTuple):
 
 
 def cost(problem: Any) -> float:
-    """Return how many multiplications a step takes; infinite where there is no factor."""
-    if not problem.on_host:
+    """Return how many multiplications a step takes; infinite where there is no factor, or W is not in one piece."""
+    if not problem.on_host or problem.weights.chunks is not None:
         return np.inf
     n, m = problem.weights.shape
     return 4.0 * problem.n_observations * (n + m) * m * m

@@ -210,7 +210,8 @@ class GaussianObjective:
     def curvature_slopes(self, point: GaussianPoint) -> tuple[Any, Any]:
         """Return f and h of ``problem.factored``, (N, n), 0 where x is missing."""
         spread = self.row_spread(point.q.sd)
-        third, fourth = curvature_slopes(self.row_data, point.terms.eta, spread)
+        # The ellipsis makes an array of what an engine may have left with chunks of W.
+        third, fourth = curvature_slopes(self.row_data, point.terms.eta[...], spread)
         if self._objective == "elbo":
             return third, fourth
         return spread * third, point.terms.kappa + spread**2 * fourth

@@ -1,6 +1,7 @@
 """The matrix of a layer: dense, sparse, or never formed."""
 
 from forestmix.weights.base import Weights
+from forestmix.weights.chunked import ChunkedWeights
 from forestmix.weights.convert import as_weights
 from forestmix.weights.convolution import Convolution
 from forestmix.weights.dense import DenseWeights
@@ -10,6 +11,7 @@ from forestmix.weights.sparse_columns import SparseColumnWeights
 from forestmix.weights.windows import windows
 
 __all__ = [
+    "ChunkedWeights",
     "Convolution",
     "DenseWeights",
     "LayeredWeights",

@@ -102,6 +102,11 @@ class Weights(ABC):
         return None
 
     @property
+    def chunks(self) -> Any:
+        """The chunks of rows that W is held in (``weights.chunks``), or ``None`` if it is in one piece."""
+        return None
+
+    @property
     def stored(self) -> int:
         """The number of entries that a product reads."""
         return self.nnz

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import array_api_compat
 import numpy as np
 import scipy
 
+from forestmix.errors import ArgumentError
 from forestmix.weights.arrays import ArrayWeights
 from forestmix.weights.base import Weights
+from forestmix.weights.chunked import ChunkedWeights
+from forestmix.weights.chunks import MemoryChunks
+from forestmix.weights.dask_chunks import dask_chunks, delayed_rows, is_dask, memory_of_machine
 from forestmix.weights.dense import DenseWeights
 from forestmix.weights.sparse import SparseWeights
 from forestmix.weights.sparse_columns import SparseColumnWeights
+
+#: The part of this machine's memory from which on a memory map is read in chunks and not as one array.
+LARGE_PART = 0.25
 
 
 def as_weights(W: Any) -> Weights:
     """Return ``W`` as weights: weights themselves, anything of scipy.sparse, or what NumPy reads as 2-d.
 
-    A dense array of PyTorch, JAX, CuPy or another library of the array API standard stays where it is.
+    A dense array of PyTorch, JAX, CuPy or another library of the array API standard stays where it is. A list of
+    matrices is one matrix in chunks of rows; a Dask array, and a list of delayed objects, stay with Dask's workers; a
+    memory map that is large beside this machine's memory is read in chunks (docs/scaling.md).
 
     Raises:
         ArgumentError: if W is not 2-d, is empty, or has entries that are not finite real numbers.
@@ -28,6 +38,30 @@ def as_weights(W: Any) -> Weights:
     if scipy.sparse.issparse(W):
         by_columns = getattr(W, "format", None) == "csc"
         return SparseColumnWeights(W) if by_columns else SparseWeights(W)
-    if not isinstance(W, np.ndarray) and array_api_compat.is_array_api_obj(W) and not array_api_compat.is_dask_array(W):
+    if array_api_compat.is_dask_array(W):
+        return ChunkedWeights(dask_chunks(delayed_rows(W), as_weights))
+    if isinstance(W, list | tuple) and W and all(map(_is_chunk, W)):
+        return _in_chunks(W)
+    if isinstance(W, np.memmap) and W.flags.c_contiguous and W.nbytes > LARGE_PART * memory_of_machine():
+        return ChunkedWeights.open(W)
+    if not isinstance(W, np.ndarray) and array_api_compat.is_array_api_obj(W):
         return ArrayWeights(W)
     return DenseWeights(W)
+
+
+def _is_chunk(part: Any) -> bool:
+    """Return whether an entry of a list is a chunk of rows, rather than a row."""
+    matrix = isinstance(part, np.ndarray) and part.ndim == 2
+    return matrix or isinstance(part, Weights) or scipy.sparse.issparse(part) or is_dask(part)
+
+
+def _in_chunks(parts: Sequence[Any]) -> ChunkedWeights:
+    """Return the chunks of a list as one matrix; where one of them is Dask's, all are."""
+    if not any(map(is_dask, parts)):
+        return ChunkedWeights(MemoryChunks([as_weights(part) for part in parts]))
+    if not all(map(is_dask, parts)):
+        raise ArgumentError("chunks of W must be all of Dask or none of them; got both.")
+    delayed: list[Any] = []
+    for part in parts:
+        delayed += delayed_rows(part) if array_api_compat.is_dask_array(part) else [part]
+    return ChunkedWeights(dask_chunks(delayed, as_weights))

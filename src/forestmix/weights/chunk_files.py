@@ -1,0 +1,155 @@
+"""Rows of W in files: dense ``.npy``, the three ``.npy`` arrays of a CSR matrix, and whatever can be sliced."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import scipy
+
+from forestmix.arrays import Array
+from forestmix.errors import ArgumentError
+from forestmix.weights.base import Weights
+from forestmix.weights.checks import check_matrix_shape, floating_dtype
+from forestmix.weights.chunks import ChunkShape
+from forestmix.weights.dense import DenseWeights
+from forestmix.weights.sparse import SparseWeights
+
+#: Bytes of a chunk: little enough to stay in the cache between reading and computing, enough to hide the calls.
+CHUNK_BYTES = 2**21
+
+
+@dataclass(frozen=True)
+class FileArray:
+    """Numbers in a file, one after another from a byte on."""
+
+    path: str
+    offset: int
+    dtype: np.dtype[Any]
+
+    @classmethod
+    def of(cls, mapped: np.memmap) -> Self:
+        """Return where a memory-mapped array in C order lies in its file; it may be a part of a larger one."""
+        if mapped.filename is None or not mapped.flags.c_contiguous:
+            raise ArgumentError("W must be a memory map of a file in C order; open it by np.load(path, mmap_mode='r').")
+        # The attribute offset of a part is still that of the whole, so the place follows from addresses.
+        first = mapped.offset - mapped.offset % mmap.ALLOCATIONGRANULARITY
+        inside = mapped.ctypes.data - np.frombuffer(mapped._mmap, np.uint8).ctypes.data  # type: ignore[attr-defined]
+        return cls(os.fspath(mapped.filename), first + inside, mapped.dtype)
+
+    def read(self, start: int, stop: int) -> Array:
+        """Return the numbers from ``start`` to ``stop``; other threads run meanwhile."""
+        found = np.fromfile(self.path, self.dtype, stop - start, offset=self.offset + start * self.dtype.itemsize)
+        if len(found) < stop - start:
+            raise ArgumentError(f"W must be whole; the file {self.path} ends before entry {stop}.")
+        return found
+
+
+@dataclass(frozen=True)
+class DenseRows:
+    """Rows ``start`` to ``stop`` of a dense matrix in a file."""
+
+    entries: FileArray
+    start: int
+    stop: int
+    columns: int
+
+    @property
+    def shape(self) -> ChunkShape:
+        """The shape of these rows."""
+        return ChunkShape(self.stop - self.start, self.columns, self.entries.dtype)
+
+    def load(self, *, trusted: bool) -> Weights:
+        """Read the rows."""
+        array = self.entries.read(self.start * self.columns, self.stop * self.columns).reshape(-1, self.columns)
+        return trusted_dense(array) if trusted else DenseWeights(array)
+
+
+@dataclass(frozen=True)
+class SparseRows:
+    """Some rows of a CSR matrix whose three arrays are in files; ``indptr`` of these rows is in memory."""
+
+    indptr: Array
+    indices: FileArray
+    data: FileArray
+    columns: int
+
+    @property
+    def shape(self) -> ChunkShape:
+        """The shape of these rows."""
+        return ChunkShape(len(self.indptr) - 1, self.columns, self.data.dtype)
+
+    def load(self, *, trusted: bool) -> Weights:
+        """Read the rows; SciPy looks at their order each time."""
+        first, last = int(self.indptr[0]), int(self.indptr[-1])
+        parts = self.data.read(first, last), self.indices.read(first, last), self.indptr - self.indptr[0]
+        return SparseWeights(scipy.sparse.csr_array(parts, shape=self.shape[:2]))
+
+
+@dataclass(frozen=True)
+class SlicedRows:
+    """Rows of anything with a shape, a dtype and slices, such as an array of Zarr or HDF5."""
+
+    array: Any
+    start: int
+    stop: int
+
+    @property
+    def shape(self) -> ChunkShape:
+        """The shape of these rows."""
+        return ChunkShape(self.stop - self.start, self.array.shape[1], np.dtype(self.array.dtype))
+
+    def load(self, *, trusted: bool) -> Weights:
+        """Read the rows."""
+        array = np.ascontiguousarray(self.array[self.start : self.stop])
+        return trusted_dense(array) if trusted else DenseWeights(array)
+
+
+def dense_rows(source: Any, chunk_bytes: int) -> list[DenseRows | SlicedRows]:
+    """Return the chunks of a dense matrix: a path of an ``.npy`` file, a memory map, or what can be sliced."""
+    array = np.load(source, mmap_mode="r") if isinstance(source, str | Path) else source
+    n, m = check_matrix_shape("W", tuple(array.shape))
+    row_bytes = floating_dtype("the dtype of W", array.dtype).itemsize * m
+    cuts = [(start, stop) for start, stop in _cuts(np.arange(n + 1) * row_bytes, chunk_bytes)]
+    if not isinstance(array, np.memmap):
+        return [SlicedRows(array, *cut) for cut in cuts]
+    entries = FileArray.of(array)
+    return [DenseRows(entries, *cut, m) for cut in cuts]
+
+
+def sparse_rows(indptr: Any, indices: Any, data: Any, columns: int, chunk_bytes: int) -> list[SparseRows]:
+    """Return the chunks of a CSR matrix whose arrays are paths of ``.npy`` files or memory maps."""
+    opened = [np.load(part, mmap_mode="r") if isinstance(part, str | Path) else part for part in (indices, data)]
+    starts = np.load(indptr) if isinstance(indptr, str | Path) else np.asarray(indptr)
+    floating_dtype("the dtype of data", opened[1].dtype)
+    if starts.ndim != 1 or not len(opened[0]) == len(opened[1]) == starts[-1]:
+        raise ArgumentError(
+            f"indices and data must have indptr[-1] = {starts.flat[-1]} entries each; got {len(opened[0])} and "
+            f"{len(opened[1])}."
+        )
+    places = FileArray.of(opened[0]), FileArray.of(opened[1])
+    each = sum(place.dtype.itemsize for place in places)
+    return [SparseRows(starts[a : b + 1], *places, columns) for a, b in _cuts(starts * each, chunk_bytes)]
+
+
+def trusted_dense(array: Array) -> DenseWeights:
+    """Return dense weights whose entries were checked before."""
+    weights = DenseWeights.__new__(DenseWeights)
+    weights.array = array
+    Weights.__init__(weights, (array.shape[0], array.shape[1]), array.dtype)
+    return weights
+
+
+def _cuts(starts: Array, chunk_bytes: int) -> Iterator[tuple[int, int]]:
+    """Yield ranges of rows of about ``chunk_bytes``, of one row at least; row i has bytes from ``starts[i]`` on."""
+    first, rows = 0, len(starts) - 1
+    while first < rows:
+        end = int(np.searchsorted(starts, starts[first] + chunk_bytes, side="right")) - 1
+        end = min(max(end, first + 1), rows)
+        yield first, end
+        first = end

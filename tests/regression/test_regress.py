@@ -1,6 +1,5 @@
 """Fits from a table: names, groups, new levels, missing entries, priors, and what is refused."""
 
-
 import matplotlib.pyplot as pyplot
 import numpy as np
 import pandas

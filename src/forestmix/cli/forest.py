@@ -25,7 +25,6 @@ def forest(
     and then [bold]forestmix report forest.nc[/bold].
     """
     import numpy as np
-    import scipy
 
     import forestmix as fmx
     from forestmix.cli.arrays import about, read_array
@@ -36,7 +35,7 @@ def forest(
 
     check_out(out)
     loaded = read_array(table)
-    X = loaded.values.toarray() if scipy.sparse.issparse(loaded.values) else np.asarray(loaded.values)
+    X = np.asarray(loaded.values.toarray() if hasattr(loaded.values, "toarray") else loaded.values)
     names = loaded.names or [f"x{i}" for i in range(X.shape[-1])]
     with working(f"Learning {trees} trees"), about(loaded.path):
         model = fmx.ForestMixtureModel(trees, family=family.value, random_state=seed).fit(X)

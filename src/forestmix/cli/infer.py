@@ -83,14 +83,13 @@ def row_family(name: str, noise_sd: float, trials: int) -> Any:
 def fitting(x: Loaded, W: Loaded) -> Any:
     """Return the observations as (n,) or (N, n), or raise an error that names both files."""
     import numpy as np
-    import scipy
 
     import forestmix as fmx
 
     if W.values.ndim != 2:
         raise fmx.ArgumentError(f"{W.path} must hold a matrix; its shape is {W.values.shape}.")
     n = W.values.shape[0]
-    values = x.values.toarray() if scipy.sparse.issparse(x.values) else np.asarray(x.values)
+    values = np.asarray(x.values.toarray() if hasattr(x.values, "toarray") else x.values)
     if values.ndim == 2 and 1 in values.shape and values.size == n:
         values = values.ravel()
     if values.shape[-1] != n:

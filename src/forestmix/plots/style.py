@@ -95,7 +95,7 @@ def several_axes(axes: Any, count: int, size: tuple[float, float]) -> Any:
     given = np.ravel(np.array(axes, dtype=object))
     if len(given) != count or not all(hasattr(one, "hlines") for one in given):
         raise ArgumentError(f"axes must be {count} matplotlib axes; got {len(given)} entries.")
-    _dress(given)
+    _dress(list(given))
     return given
 
 

@@ -11,7 +11,8 @@ ROOT = Path(forestmix.__file__).parent
 ORDER = [
     "errors", "tables", "arrays", "checks", "clock", "scales", "families", "weights", "latents", "partition",
     "observed", "model",
-    "engines", "problem", "inference", "bounds", "posterior", "run", "builders", "regression", "forest", "files", "__init__",
+    "engines", "problem", "inference", "bounds", "posterior", "run", "builders", "regression", "forest", "files",
+    "__init__",
     "data", "plots", "paper", "report", "cli",
 ]  # fmt: skip
 #: What uses forestmix as a user would: the public names, and each other in the order above.

@@ -64,9 +64,7 @@ class Layer:
     @property
     def case_weights(self) -> Array | None:
         """The weight of each row, (n,); ``None`` where all are 1."""
-        if self.left_out is None:
-            return None
-        return np.where(self.left_out, 0.0, self.family.weight)
+        return None if self.left_out is None else np.where(self.left_out, 0.0, self.family.weight)
 
     def with_family(self, family: Family) -> Layer:
         """Return the layer with another family of rows, and the same weights and bias."""

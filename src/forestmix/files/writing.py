@@ -39,11 +39,11 @@ def save(obj: Any, path: str | os.PathLike[str], weights: str = "inside") -> Non
 
 
 def _attributes(kind: str) -> dict[str, Any]:
-    import forestmix
+    from importlib.metadata import version
 
     return {
         "title": f"forestmix {kind}",
         "kind": kind,
         "format_version": FORMAT,
-        "forestmix_version": forestmix.__version__,
+        "forestmix_version": version("forestmix"),
     }

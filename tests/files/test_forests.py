@@ -3,9 +3,9 @@
 import numpy as np
 import pandas
 import pytest
-from files.objects import same
 
 import forestmix as fmx
+from files.objects import same
 from forestmix.errors import ForestmixError
 
 X = np.random.default_rng(2).normal(size=(60, 5)) @ np.diag([1.0, 2.0, 1.0, 1.0, 3.0])

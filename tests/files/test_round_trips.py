@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from files.objects import DEPTHS, KNOWN, UNKNOWN, SPARSE, W, data, flat, known_scales, same
 
 import forestmix as fmx
+from files.objects import DEPTHS, KNOWN, SPARSE, UNKNOWN, W, data, flat, known_scales, same
 from forestmix.errors import ArgumentError
 from forestmix.posterior import kinds
 
@@ -95,7 +95,9 @@ def test_posteriors(name, size, kind, again):
             assert name in {f"depth: {one}" for one in DEPTHS} or str(posterior.summary()) == str(loaded.summary())
 
 
-@pytest.mark.parametrize("name", ["rows: gaussian", "rows: poisson", "rows: mixed", "weights: sparse", "weights: float32"])
+@pytest.mark.parametrize(
+    "name", ["rows: gaussian", "rows: poisson", "rows: mixed", "weights: sparse", "weights: float32"]
+)
 @pytest.mark.parametrize("size", [None, 2], ids=["one", "batch"])
 def test_full_covariances(name, size, again):
     model = KNOWN[name]()

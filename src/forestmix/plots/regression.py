@@ -67,10 +67,18 @@ def plot_predictive(observed: Array, drawn: Array, counts: bool, axes: Any = Non
     with _look():
         axes = _axes(axes, (6.2, 3.4))
         share = np.arange(1, len(observed) + 1) / len(observed)
-        draw = axes.step if counts else axes.plot
+        style: Any = {"drawstyle": "steps-post"} if counts else {}
         for row, one in enumerate(np.sort(drawn, axis=1)):
-            draw(one, share, color=SKY, linewidth=0.6, alpha=0.5, label="drawn from the fit" if row == 0 else None)
-        draw(np.sort(observed), share, color=BLACK, linewidth=1.8, label="observed")
+            axes.plot(
+                one,
+                share,
+                **style,
+                color=SKY,
+                linewidth=0.6,
+                alpha=0.5,
+                label="drawn from the fit" if row == 0 else None,
+            )
+        axes.plot(np.sort(observed), share, **style, color=BLACK, linewidth=1.8, label="observed")
         low, high = np.quantile(np.concatenate([observed, drawn.ravel()]), [0.001, 0.999])
         axes.set_xlim(min(low, observed.min()), max(high, observed.max()))
         axes.set_xlabel("response")

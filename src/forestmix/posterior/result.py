@@ -113,9 +113,10 @@ class Result:
         """Return the posterior to report: means, standard deviations, intervals, draws, predictions (docs/trust.md).
 
         "corrected" puts the correlations back that the factorised q leaves out, by linear response: the covariance is
-        ``(diag(1 / sigma0^2) + W^T diag(kappa) W)^-1``, the exact one for Gaussian rows. With up to 6,000 latents it is
-        factored, and the means are corrected too: exact for Gaussian rows, and for others those of the best Gaussian
-        with that covariance. Beyond, standard deviations are estimated from draws, and the means are those of q.
+        ``(diag(1 / sigma0^2) + W^T diag(kappa) W)^-1``, the exact one for Gaussian rows. With up to 6,000 latents,
+        or 3,000 rows, it is factored, and the means are corrected too: exact for Gaussian rows, and for others those of
+        the best Gaussian with that covariance. Beyond, standard deviations are estimated from draws, and the means are
+        those of q.
 
         Args:
             kind: "corrected"; "factorised" for q itself, the only kind for latents that are not Gaussian; "full" after

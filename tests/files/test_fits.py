@@ -90,9 +90,9 @@ def test_fits(name, tmp_path):
     same_tables(fit.predict(NEW), saved(loaded, tmp_path / "again.nc").predict(NEW))
 
 
-def test_new_levels_and_missing_rows(tmp_path):
+def test_new_levels_missing_rows_and_case_weights(tmp_path):
     table = TABLE.assign(y=TABLE["y"].where(np.arange(N) % 7 > 0))
-    fit = fmx.regress("y ~ x + (1 | text)", table, missing="predict")
+    fit = fmx.regress("y ~ x + (1 | text)", table, missing="predict", weights=np.linspace(0, 2, N))
     loaded = saved(fit, tmp_path / "fit.nc")
     assert loaded.message == fit.message
     same_tables(fit.predict(), loaded.predict())

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from forestmix.errors import ForestmixError
 from forestmix.files.codec import Codec, state
 from forestmix.files.generators import built_generator, generator_fields
 from forestmix.model import DEF, Layer, Observations
@@ -121,7 +122,10 @@ def _normal(component: Component) -> dict[str, Any]:
 
 
 def _kind_of(covariance: Covariance) -> str:
-    return next(kind for kind, codec in _COVARIANCES.items() if type(covariance) is codec.type)
+    kinds = {codec.type: kind for kind, codec in _COVARIANCES.items()}
+    if type(covariance) not in kinds:
+        raise ForestmixError(f"A file cannot hold a covariance of type {type(covariance).__name__}.")
+    return kinds[type(covariance)]
 
 
 def joined_components(given: list[dict[str, Any]], model: DEF, data: Observations) -> tuple[Component, ...]:

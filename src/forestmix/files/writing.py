@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +40,9 @@ def save(obj: Any, path: str | os.PathLike[str], weights: str = "inside") -> Non
 
 
 def _attributes(kind: str) -> dict[str, Any]:
-    import forestmix
-
     return {
         "title": f"forestmix {kind}",
         "kind": kind,
         "format_version": FORMAT,
-        "forestmix_version": forestmix.__version__,
+        "forestmix_version": version("forestmix"),
     }

@@ -18,8 +18,11 @@ def _built_mixed(given: dict[str, Any]) -> Mixed:
     return Mixed(given["families"], given["which"])
 
 
-def _weighted(family: Any) -> dict[str, Any]:
-    return {"family": family.unweighted, "weight": family.weight}
+def _case_weights(kind: str, type_: type[Weighted] | type[WeightedGaussian]) -> Codec:
+    return Codec(
+        kind, type_, lambda one: {"family": one.unweighted, "weight": one.weight},
+        lambda given: type_(given["family"], given["weight"]),
+    )  # fmt: skip
 
 
 def _array_factors(factors: ArrayFactors) -> dict[str, Any]:
@@ -51,10 +54,8 @@ CODECS = (
     state("Poisson", Poisson, ()),
     state("Binomial", Binomial, ("trials",)),
     *(state(prior.__name__, prior, prior.parameters) for prior in (Exponential, Laplace, SpikeSlab)),
-    *(
-        Codec(f"case weights of {name}", one, _weighted, lambda given, one=one: one(given["family"], given["weight"]))
-        for name, one in (("rows", Weighted), ("Gaussian rows", WeightedGaussian))
-    ),
+    _case_weights("case weights of rows", Weighted),
+    _case_weights("case weights of Gaussian rows", WeightedGaussian),
     Codec("Mixed", Mixed, lambda one: {"families": one.families, "which": one.which}, _built_mixed),
     *map(_factors, LATENTS.values()),
     Codec("Gaussian factors of an array", ArrayFactors, _array_factors, lambda given: GaussianFactors(**given)),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +39,9 @@ def save(obj: Any, path: str | os.PathLike[str], weights: str = "inside") -> Non
 
 
 def _attributes(kind: str) -> dict[str, Any]:
+    # At first use: to import it takes half as long as to import NumPy.
+    from importlib.metadata import version
+
     return {
         "title": f"forestmix {kind}",
         "kind": kind,

@@ -21,6 +21,10 @@ def flat(family=None, prior=None, weights=W, bias=0.1):
     return fmx.DEF(fmx.Layer(family, weights, bias), prior=fmx.Prior(fmx.Gaussian(0.5)) if prior is None else prior)
 
 
+def weighted(family):
+    return fmx.DEF(fmx.Layer(family, W, case_weights=np.arange(N_ROWS) % 3), prior=fmx.Prior(fmx.Gaussian(0.5)))
+
+
 ROWS = {
     "gaussian": lambda: flat(),
     "gaussian, an sd each": lambda: flat(fmx.Gaussian(np.linspace(0.3, 1, N_ROWS))),
@@ -28,6 +32,8 @@ ROWS = {
     "binomial": lambda: flat(fmx.Binomial(np.arange(1, N_ROWS + 1))),
     "poisson": lambda: flat(fmx.Poisson()),
     "mixed": lambda: flat(fmx.Mixed([fmx.Gaussian(0.5), fmx.Poisson(), fmx.Bernoulli()], WHICH)),
+    "gaussian, case weights": lambda: weighted(fmx.Gaussian(0.5)),
+    "poisson, case weights": lambda: weighted(fmx.Poisson()),
 }
 PRIORS = {
     "bernoulli": lambda: flat(prior=fmx.Prior(fmx.Bernoulli(), -0.5)),

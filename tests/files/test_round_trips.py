@@ -104,6 +104,8 @@ def test_full_covariances(name, size, again):
     result = fmx.infer(model, data(model, size), covariance="full")
     same_posteriors(result.posterior(), again(result).posterior())
     same_posteriors(result.posterior(), again(result.posterior()))
+    if size is None:
+        assert str(result.posterior().check()) == str(again(result).posterior().check())
 
 
 @pytest.mark.parametrize("name", UNKNOWN)
@@ -123,6 +125,7 @@ def test_unknown_scales(name, again):
 
 def test_draws_behind_variances_go_on_where_they_were(again, monkeypatch):
     monkeypatch.setattr(kinds, "FACTOR_LIMIT", 2)
+    monkeypatch.setattr(kinds, "ROW_FACTOR_LIMIT", 2)
     model = flat(fmx.Poisson(), weights=SPARSE)
     posterior = fmx.infer(model, data(model)).posterior(tol=0.2)
     fresh = again(posterior)
@@ -132,6 +135,14 @@ def test_draws_behind_variances_go_on_where_they_were(again, monkeypatch):
     assert same(loaded.sd_error, posterior.sd_error)
     rows = np.random.default_rng(0).normal(size=(300, 5))
     assert same(posterior.variance(rows), loaded.variance(rows))
+
+
+def test_more_latents_than_rows(again, monkeypatch):
+    monkeypatch.setattr(kinds, "FACTOR_LIMIT", 2)
+    model = flat(fmx.Poisson(), weights=SPARSE)
+    posterior = fmx.infer(model, data(model)).posterior()
+    assert type(posterior.mixture.components[0].covariance.distinct[0]).__name__ == "RowFactoredCovariance"
+    same_posteriors(posterior, again(posterior))
 
 
 def test_the_same_unknown_stays_the_same(again):

@@ -141,8 +141,7 @@ class Writer:
         return {key: self.write([row[key] for row in rows], f"{name}.{key}") for key in rows[0]}
 
     def _all_new(self, values: list[Any]) -> bool:
-        same = all(type(one) is type(values[0]) for one in values)
-        return same and len({*map(id, values)} - self._numbers.keys()) == len(values)
+        return len({*map(type, values)}) == 1 and len({*map(id, values)} - self._numbers.keys()) == len(values)
 
     def _number(self, value: Any) -> None:
         self._hold(value)

@@ -9,12 +9,20 @@ import numpy as np
 
 from forestmix import scales
 from forestmix.families import Bernoulli, Binomial, Exponential, Gaussian, Laplace, Mixed, Poisson, SpikeSlab
+from forestmix.families.weighted import Weighted, WeightedGaussian
 from forestmix.files.codec import Codec, record, state
 from forestmix.latents import LATENTS, ArrayFactors, GaussianFactors
 
 
 def _built_mixed(given: dict[str, Any]) -> Mixed:
     return Mixed(given["families"], given["which"])
+
+
+def _case_weights(kind: str, type_: type[Weighted] | type[WeightedGaussian]) -> Codec:
+    return Codec(
+        kind, type_, lambda one: {"family": one.unweighted, "weight": one.weight},
+        lambda given: type_(given["family"], given["weight"]),
+    )  # fmt: skip
 
 
 def _array_factors(factors: ArrayFactors) -> dict[str, Any]:
@@ -46,6 +54,8 @@ CODECS = (
     state("Poisson", Poisson, ()),
     state("Binomial", Binomial, ("trials",)),
     *(state(prior.__name__, prior, prior.parameters) for prior in (Exponential, Laplace, SpikeSlab)),
+    _case_weights("case weights of rows", Weighted),
+    _case_weights("case weights of Gaussian rows", WeightedGaussian),
     Codec("Mixed", Mixed, lambda one: {"families": one.families, "which": one.which}, _built_mixed),
     *map(_factors, LATENTS.values()),
     Codec("Gaussian factors of an array", ArrayFactors, _array_factors, lambda given: GaussianFactors(**given)),

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from forestmix.errors import ForestmixError
 from forestmix.files.codec import Codec, state
 from forestmix.files.generators import built_generator, generator_fields
 from forestmix.model import DEF, Layer, Observations
@@ -18,6 +19,7 @@ from forestmix.posterior.covariance import Covariance, CovarianceBatch, Diagonal
 from forestmix.posterior.factor import BlockFactor, Columns
 from forestmix.posterior.iterative import IterativeCovariance
 from forestmix.posterior.posterior import Posterior
+from forestmix.posterior.row_factored import RowFactoredCovariance
 from forestmix.posterior.scale_posterior import ScalePosterior
 from forestmix.posterior.system import LatentSystem
 
@@ -73,8 +75,14 @@ def _built_block(given: dict[str, Any], around: Surroundings) -> BlockFactor:
     return one if given["held"] else one.released()
 
 
-def _built_factored(given: dict[str, Any], around: Surroundings) -> FactoredCovariance:
-    return FactoredCovariance(around.system.weights, given["kappa"], given["scale"], given["tol"], keep=given["keep"])
+def _factored(type_: type[FactoredCovariance]) -> _CovarianceCodec:
+    names = ("kappa", "scale", "tol", "keep")
+
+    def build(given: dict[str, Any], around: Surroundings) -> FactoredCovariance:
+        parts = (given["kappa"], given["scale"], given["tol"])
+        return type_(around.system.weights, *parts, keep=given["keep"])
+
+    return _CovarianceCodec(type_, lambda one: {name: getattr(one, name) for name in names}, build)
 
 
 _COVARIANCES = {
@@ -82,10 +90,8 @@ _COVARIANCES = {
         DiagonalCovariance, lambda one: {"variance": one.variance()},
         lambda given, _: DiagonalCovariance(given["variance"]),
     ),
-    "factored": _CovarianceCodec(
-        FactoredCovariance, lambda one: {name: getattr(one, name) for name in ("kappa", "scale", "tol", "keep")},
-        _built_factored,
-    ),
+    "factored": _factored(FactoredCovariance),
+    "factored by rows": _factored(RowFactoredCovariance),
     "block": _CovarianceCodec(BlockFactor, _block, _built_block),
     "iterative": _CovarianceCodec(IterativeCovariance, _iterative, _built_iterative),
 }  # fmt: skip
@@ -116,7 +122,10 @@ def _normal(component: Component) -> dict[str, Any]:
 
 
 def _kind_of(covariance: Covariance) -> str:
-    return next(kind for kind, codec in _COVARIANCES.items() if type(covariance) is codec.type)
+    kinds = {codec.type: kind for kind, codec in _COVARIANCES.items()}
+    if type(covariance) not in kinds:
+        raise ForestmixError(f"A file cannot hold a covariance of type {type(covariance).__name__}.")
+    return kinds[type(covariance)]
 
 
 def joined_components(given: list[dict[str, Any]], model: DEF, data: Observations) -> tuple[Component, ...]:

@@ -39,6 +39,7 @@ def save(obj: Any, path: str | os.PathLike[str], weights: str = "inside") -> Non
 
 
 def _attributes(kind: str) -> dict[str, Any]:
+    # At first use: to import it takes half as long as to import NumPy.
     from importlib.metadata import version
 
     return {

@@ -29,7 +29,8 @@ def plot_scales(scales: Mapping[str, Any], axes: Any = None) -> Any:
         axes = one_axes(axes, (6.2, 3.0))
         for place, (name, one) in enumerate(scales.items()):
             colour, (low, high) = COLOURS[place % len(COLOURS)], one.interval(0.9)
-            grid = np.linspace(*one.interval(SHARE), 400)
+            first, last = one.interval(SHARE)
+            grid = np.linspace(first, last, 400)
             density = one.density(grid)
             inside = (grid >= low) & (grid <= high)
             axes.fill_between(grid, density, where=inside, color=colour, alpha=0.18, linewidth=0)

@@ -19,7 +19,7 @@ from benchmarks.harness.worker import Worker
 #: In the order of the page. Modules are imported when they run, so that the page can be written without contenders.
 SECTIONS = ("machine", "gaussian_mean", "gaussian_meanfield", "elbo", "scaling", "coordinate", "startup")
 #: Older benchmarks that print and write nothing.
-PRINTED = ("windows", "passes", "expectations", "engines", "launch", "latents", "forest", "nuts")
+PRINTED = ("windows", "passes", "expectations", "engines", "launch", "latents", "forest", "nuts", "coverage")
 SIZES = ("small", "default", "large")
 
 
@@ -54,7 +54,7 @@ def render(results: Results, folder: Path) -> None:
 def arguments() -> argparse.Namespace:
     """Return the options of the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(SECTIONS + PRINTED)}; all but the last 8")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(SECTIONS + PRINTED)}; all but the last 9")
     parser.add_argument("--size", choices=SIZES, default="default", help="small: a smoke run; large: full sizes")
     parser.add_argument("--out", type=Path, default=Path("docs"), help="folder of the page (docs)")
     parser.add_argument("--render", type=Path, metavar="JSON", help="write the page from stored results, run nothing")

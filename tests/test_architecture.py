@@ -9,11 +9,9 @@ import forestmix
 
 ROOT = Path(forestmix.__file__).parent
 ORDER = [
-    "errors", "tables", "arrays", "checks", "clock", "memory", "small", "vectors",
-    "scales", "families", "weights", "passes", "latents", "partition", "model",
-    "engines", "statistics", "problem", "inference", "bounds", "posterior", "run", "builders", "regression",
-    "forest", "files",
-    "__init__",
+    "errors", "tables", "arrays", "checks", "clock", "scales", "families", "weights", "latents", "partition",
+    "observed", "model",
+    "engines", "problem", "inference", "bounds", "posterior", "run", "builders", "regression", "forest", "files", "__init__",
     "data", "plots", "paper", "report", "cli",
 ]  # fmt: skip
 #: What uses forestmix as a user would: the public names, and each other in the order above.
@@ -40,7 +38,7 @@ def part_of(path):
 
 def imports(path):
     """The parts of forestmix that a file imports, wherever in the file."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 if alias.name.split(".")[0] == "forestmix":
@@ -57,6 +55,19 @@ def imports(path):
                         if (ROOT / alias.name).is_dir() or (ROOT / f"{alias.name}.py").exists()
                         else "__init__"
                     )
+
+
+def modules(path):
+    """The packages that a file imports, wherever in the file."""
+    for node in nodes(path):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield (node.module or "").split(".")[0]
+
+
+def nodes(path):
+    return ast.walk(ast.parse(path.read_text(encoding="utf-8")))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -78,19 +89,103 @@ def test_plots_experiments_and_command_line_use_the_public_interface(path):
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_in_place_loops_live_in_kernels_only(path):
-    """Numba stays in kernels/, so that importing forestmix neither imports nor compiles it."""
-    if "compiled" in path.parts:
-        return
-    names = {n.module for n in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(n, ast.ImportFrom)}
-    assert "numba" not in names
+def test_the_compiler_stays_in_its_folder(path):
+    """So that importing forestmix neither imports nor compiles anything, and an engine can do without it."""
+    if "compiled" not in path.parts:
+        assert not {"numba", "llvmlite"} & set(modules(path))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_scipy_loads_its_subpackages_at_first_use(path):
     """``import scipy`` does; ``from scipy import sparse`` takes longer than NumPy, whether it is used or not."""
-    nodes = [n for n in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(n, ast.ImportFrom)]
-    assert not [n.lineno for n in nodes if (n.module or "").split(".")[0] == "scipy"]
+    found = [node for node in nodes(path) if isinstance(node, ast.ImportFrom)]
+    assert not [node.lineno for node in found if (node.module or "").split(".")[0] == "scipy"]
+
+
+def classes_below(base, folder):
+    """The names of the classes of a folder that derive from a name, directly or not."""
+    derived, found = {base}, set()
+    while found != derived:
+        found = set(derived)
+        for path in (ROOT / folder).rglob("*.py"):
+            for node in nodes(path):
+                if isinstance(node, ast.ClassDef) and {last_name(part) for part in node.bases} & derived:
+                    derived.add(node.name)
+    return derived
+
+
+def last_name(node):
+    return getattr(node, "attr", getattr(node, "id", None))
+
+
+def asked_kinds(path):
+    """The classes that a file asks about with isinstance, issubclass or a pattern of match."""
+    for node in nodes(path):
+        if isinstance(node, ast.Call) and last_name(node.func) in ("isinstance", "issubclass"):
+            yield from (last_name(part) for part in ast.walk(node.args[1]))
+        elif isinstance(node, ast.MatchClass):
+            yield last_name(node.cls)
+
+
+#: Whose kind nobody asks outside a folder: its base class. A user's argument may be weights already, which is asked of
+#: ``Weights`` itself.
+OPAQUE = {"weights": "Weights", "problem": "Problem"}
+
+
+@pytest.mark.parametrize("folder", OPAQUE)
+def test_nobody_outside_asks_for_a_kind(folder):
+    kinds = classes_below(OPAQUE[folder], folder) - {"Weights"}
+    assert len(kinds) >= 3
+    found = {str(path.relative_to(ROOT)): kinds & set(asked_kinds(path)) for path in FILES if part_of(path) != folder}
+    assert {name: asked for name, asked in found.items() if asked} == {}
+
+
+#: What ``is`` may be asked of besides None, True, False, and names of classes and members of enumerations, which begin
+#: with a capital: built-in types, and an unknown scale, of which the same object is the same unknown.
+COMPARED_BY_IDENTITY = {"int", "float", "str", "bool", "scale"}
+
+
+def may_be_compared(node):
+    if isinstance(node, ast.Constant):
+        return node.value is None or isinstance(node.value, bool) or node.value is ...
+    name = last_name(node) or ""
+    return name in COMPARED_BY_IDENTITY or name[:1].isupper() or (name.startswith("_") and name[1:2].isupper())
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_arrays_are_not_told_apart_by_identity(path):
+    for node in nodes(path):
+        if not isinstance(node, ast.Compare):
+            continue
+        for sign, left, right in zip(node.ops, [node.left, *node.comparators], node.comparators, strict=False):
+            if isinstance(sign, ast.Is | ast.IsNot):
+                assert may_be_compared(right) or may_be_compared(left), f"line {node.lineno}: {ast.unparse(node)}"
+
+
+LONGEST, MOST_PARAMETERS = 320, 9
+#: Public signatures that have more: what users may say by keyword.
+LONG_SIGNATURES = {
+    ("run.py", "infer"), ("forest/estimator.py", "__init__"), ("regression/regress.py", "regress"),
+    ("cli/infer.py", "infer"), ("cli/regress.py", "regress"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_and_signatures_are_short(path):
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= LONGEST
+    relative = str(path.relative_to(ROOT))
+    for node in nodes(path):
+        if not isinstance(node, ast.FunctionDef) or (relative, node.name) in LONG_SIGNATURES or is_kernel(path, node):
+            continue
+        names = [part.arg for part in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+        assert len([name for name in names if name not in ("self", "cls")]) <= MOST_PARAMETERS, node.name
+
+
+def is_kernel(path, node):
+    """Whether a function is compiled; kernels are given every array by itself."""
+    return "compiled" in path.parts and any(
+        last_name(part.func if isinstance(part, ast.Call) else part) == "njit" for part in node.decorator_list
+    )
 
 
 SCIPY = ("scipy.sparse", "scipy.special", "scipy.linalg")
@@ -98,8 +193,8 @@ SCIPY = ("scipy.sparse", "scipy.special", "scipy.linalg")
 HEAVY = {
     "import forestmix": ("numpy", "typer", "rich"),
     "from forestmix import *": (
-        "numba", "matplotlib", "rich", "typer", "pooch", "importlib.metadata", "sklearn", "networkx", "pandas", "formulaic", "narwhals",
-        *SCIPY,
+        "numba", "matplotlib", "rich", "typer", "pooch", "importlib.metadata", "sklearn", "networkx", "pandas",
+        "formulaic", "narwhals", *SCIPY,
     ),
     "from forestmix.cli import app; app(['--help'], standalone_mode=False)": ("numpy", "matplotlib", "pooch"),
 }  # fmt: skip

@@ -19,8 +19,8 @@ def from_arrays(weights: Any, biases: Any = None, families: Any = None, prior: P
     Args:
         weights: a list ``[W_0, W_1, ...]``, or one W that is no list; dense, sparse or ``Weights``.
         biases: one entry for each layer, a number or one for each row; 0 when left out. One entry may stand alone.
-        families: one family for each layer; a number, or one for each row, is the sd of a Gaussian. ``Gaussian(1.0)`` when
-            left out. One entry may stand alone.
+        families: one family for each layer; a number, or one for each row, is the sd of a Gaussian; ``Gaussian(1.0)``
+            when left out. One entry may stand alone.
         prior: prior of the topmost latents; N(0, 1) when left out.
 
     """

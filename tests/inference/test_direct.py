@@ -7,8 +7,10 @@ import pytest
 from scipy import sparse
 
 import forestmix as fmx
+from forestmix.engines.reference import ReferenceEngine
 from forestmix.inference import accelerate, direct
 from forestmix.model import observations
+from forestmix.problem import factored
 from forestmix.weights import as_weights, gram
 
 
@@ -95,10 +97,15 @@ def test_both_matrices_are_those_of_their_formulas(kind, density):
         np.testing.assert_allclose(np.tril(found), np.tril(want), atol=1e-12)
 
 
-def factor_of(model, x):
-    problem = fmx.ForestMixture().problem(model, observations(model, x))
+def at_start(model, x):
+    """Return the problem, its start, and the diagonal of its matrix, which is what factors and prices are made of."""
+    problem = fmx.ForestMixture().problem(model, observations(model, x), ReferenceEngine())
     point = problem.evaluate(problem.default_start())
-    return direct.factor(problem, point, problem.prior_precision + problem.exact_information(point))
+    return problem, point, problem.prior.precision + problem.exact_information(point)
+
+
+def factor_of(model, x):
+    return direct.factor(*at_start(model, x))
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -108,14 +115,14 @@ def test_the_smaller_factor_is_made_where_it_keeps_its_digits(dtype, monkeypatch
     assert isinstance(factor_of(model_of(W), x), direct.FactorOfRows)
     assert isinstance(factor_of(model_of(W.T.copy()), np.zeros(50, dtype)), direct.FactorOfLatents)
     assert isinstance(factor_of(model_of(W, prior_sd=1e6), x), direct.FactorByRows)
-    monkeypatch.setattr(direct, "AFFORDABLE", 0)
+    monkeypatch.setattr(factored, "AFFORDABLE", 0)
     vague = 1e2 if dtype == np.float32 else 1e6
     assert isinstance(factor_of(model_of(W, prior_sd=vague), x), direct.FactorOfLatents)
 
 
 def test_a_vague_prior_over_few_rows_is_solved_to_rounding(monkeypatch):
     """Close to the limit, where the solution from the rows has lost most, the next steps find it again."""
-    monkeypatch.setattr(direct, "AFFORDABLE", 0)
+    monkeypatch.setattr(factored, "AFFORDABLE", 0)
     rng = np.random.default_rng(6)
     W, x = rng.standard_normal((10, 40)), rng.standard_normal(10)
     model = model_of(W, sd=1e-2, prior_sd=1e2)
@@ -127,10 +134,7 @@ def test_a_vague_prior_over_few_rows_is_solved_to_rounding(monkeypatch):
 
 
 def price(model, count=1):
-    data = observations(model, np.zeros((count, model.n_observed)))
-    problem = fmx.ForestMixture().problem(model, data)
-    point = problem.evaluate(problem.default_start())
-    return direct.price(problem, point, problem.prior_precision + problem.exact_information(point))
+    return direct.price(*at_start(model, np.zeros((count, model.n_observed))))
 
 
 def test_the_price_grows_with_latents_and_falls_with_observations():

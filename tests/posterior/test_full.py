@@ -1,7 +1,6 @@
 """Gaussian q with full covariance: exact for Gaussian rows, monotone, at the maximum of an ELBO written anew."""
 
 import numpy as np
-import oracles
 import pytest
 import scipy.optimize
 import scipy.sparse
@@ -9,6 +8,7 @@ import scipy.sparse
 import forestmix as fmx
 from forestmix.model import observations
 from forestmix.posterior.full import Start, fit_full
+from support import oracles
 
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(80)
 WEIGHTS = WEIGHTS / np.sqrt(2 * np.pi)
@@ -115,6 +115,16 @@ def test_the_elbo_never_falls(rows, seed):
     (fit,) = fit_full(model, observations(model, x))
     assert fit.converged
     assert (np.diff(fit.trace) > 0).all()
+
+
+def test_counts_of_zero_under_a_wide_prior():
+    """The posterior ends nowhere but in the prior: kappa and the means pull at each other, and steps are short."""
+    W = np.c_[np.ones(30), np.random.default_rng(0).standard_normal((30, 2))]
+    model = fmx.DEF(fmx.Layer(fmx.Poisson(), W), prior=fmx.Prior(fmx.Gaussian(5.0)))
+    (fit,) = fit_full(model, observations(model, np.zeros(30)))
+    assert fit.converged
+    assert (np.diff(fit.trace) > 0).all()
+    assert fit.elbo >= best(model, np.zeros(30), 3)[0] - 1e-6
 
 
 def test_gaussian_rows_are_exact():

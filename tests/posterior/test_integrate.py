@@ -250,6 +250,37 @@ def test_a_posterior_without_end_says_so():
         fit_scales(model, observations(model, np.ones(3)))
 
 
+def test_rows_that_are_fitted_exactly_say_so():
+    W = np.c_[np.ones(20), np.arange(20.0)]
+    model = fmx.DEF(fmx.Layer(fmx.Gaussian(sd=HalfNormal(1.0)), W), prior=fmx.Prior(fmx.Gaussian(5.0)))
+    for x in (W @ [1.0, 2.0], np.zeros(20), np.full(20, 7.0)):
+        with pytest.raises(fmx.ForestmixError, match="fitted exactly, so the data say that the noise is 0"):
+            fit_scales(model, observations(model, x))
+
+
+def test_without_data_it_is_the_prior():
+    """All entries missing: the scale and the latents have their priors."""
+    model = fmx.DEF(fmx.Layer(fmx.Gaussian(sd=HalfNormal(1.0)), np.ones((4, 2))), prior=fmx.Prior(fmx.Gaussian(3.0)))
+    (fit,) = fit_scales(model, observations(model, np.full(4, np.nan)))
+    assert fit.log_evidence == pytest.approx(0, abs=1e-6)
+    np.testing.assert_allclose(
+        fit.scales[0].quantile([0.1, 0.5, 0.9]), HalfNormal(1.0).quantile([0.1, 0.5, 0.9]), rtol=1e-3
+    )
+    np.testing.assert_allclose(moments(fit), [[0, 0], [3, 3]], atol=1e-9)
+
+
+def test_more_latents_than_rows():
+    """The noise may go to 0, where the precision has no factor in double precision; that tail has no weight."""
+    rng = np.random.default_rng(13)
+    W, x = rng.standard_normal((5, 20)), rng.standard_normal(5)
+    model = fmx.DEF(fmx.Layer(fmx.Gaussian(sd=HalfNormal(1.0)), W), prior=fmx.Prior(fmx.Gaussian(5.0)))
+    (fit,) = fit_scales(model, observations(model, x))
+    theta = np.linspace(-15, 3, 1801)
+    values = [fmx.log_evidence(model.with_scales([s]), x) for s in np.exp(theta)]
+    values = np.array(values) + HalfNormal(1.0).log_density_of_log(theta)
+    assert fit.log_evidence == pytest.approx(scipy.special.logsumexp(values) + np.log(0.01), abs=1e-4)
+
+
 def test_flat_noise_is_bounded_by_the_data():
     rng = np.random.default_rng(9)
     W = rng.standard_normal((40, 2))

@@ -43,6 +43,25 @@ def test_lattice(count, error, most):
     np.testing.assert_allclose(np.sqrt(weights @ (found.nodes - mean) ** 2), target.sd, rtol=10 * error)
 
 
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("factor", [0.3, 1.0, 3.0])
+def test_nodes_are_where_the_density_was_asked_for(count, factor):
+    """Also where the step had to be halved, as often as it may be."""
+    target = LogGamma(count)
+    asked = {}
+
+    def density(theta):
+        asked[theta.tobytes()] = target(theta)
+        return asked[theta.tobytes()]
+
+    found = lattice(density, target.mode, factor * np.diag(target.precision) ** -0.5)
+    values = np.array([asked[theta.tobytes()] for theta in found.nodes])
+    mean = np.exp(found.log_weights) @ found.nodes
+    assert np.isfinite(values).all()
+    if count < 3:
+        np.testing.assert_allclose(mean, target.mean, atol=0.03 * target.sd.min())
+
+
 def test_marginals_of_a_lattice():
     target = LogGamma(2)
     found = lattice(target, target.mode, np.diag(target.precision) ** -0.5)

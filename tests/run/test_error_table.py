@@ -77,7 +77,9 @@ TABLE = {
     ),
     "rows of a prior's family": (lambda: fmx.Layer(fmx.Laplace(), W), "can only be the prior on top"),
     "top bias length": (
-        lambda: fmx.DEF(fmx.Layer(fmx.Gaussian(1.0), W), fmx.Layer(fmx.Gaussian(1.0), W.T), prior=fmx.Prior(bias=[0.0, 0.0])),
+        lambda: fmx.DEF(
+            fmx.Layer(fmx.Gaussian(1.0), W), fmx.Layer(fmx.Gaussian(1.0), W.T), prior=fmx.Prior(bias=[0.0, 0.0])
+        ),
         "bias must be .* each of the 3 topmost latents",
     ),
     "level": (lambda: model().prior_predictive(level=1.5), "level must be a number between 0 and 1; got 1.5"),
@@ -95,7 +97,9 @@ TABLE = {
         "no bound for Poisson.* rows .* under Laplace.* latents. Gaussian rows take latents of every family",
     ),
     "no bound for mixed rows": (
-        lambda: fmx.elbo(latent(fmx.Mixed([fmx.Gaussian(1.0), fmx.Poisson()], [0, 1, 0]), fmx.Bernoulli()), X, [0.5, 0.5]),
+        lambda: fmx.elbo(
+            latent(fmx.Mixed([fmx.Gaussian(1.0), fmx.Poisson()], [0, 1, 0]), fmx.Bernoulli()), X, [0.5, 0.5]
+        ),
         "There is no bound for Mixed",
     ),
     "damped binary": (
@@ -271,7 +275,10 @@ TABLE = {
         r"y must .* of shape \(4, 2\); got \(3, 2\)",
     ),
     "interval flag": (lambda: fmx.infer(model(), X).layers[0].interval(True), "level must be .* got True"),
-    "predict level": (lambda: fmx.infer(model(), X).posterior().predict(level=1), "level must be a number between 0 and 1; got 1"),
+    "predict level": (
+        lambda: fmx.infer(model(), X).posterior().predict(level=1),
+        "level must be a number between 0 and 1; got 1",
+    ),
     "posterior kind": (lambda: fmx.infer(model(), X).posterior("corect"), "kind must be .* Did you mean 'corrected'"),
     "posterior full": (lambda: fmx.infer(model(), X).posterior("full"), "kind must be 'corrected' or 'factorised'"),
     "posterior tol": (lambda: fmx.infer(model(), X).posterior(tol=2), "tol must be a number between 0 and 1; got 2"),
@@ -279,9 +286,12 @@ TABLE = {
     "posterior names": (lambda: fmx.infer(model(), X).posterior().summary(names=["a"]), "names must have one entry"),
     "compare": (lambda: fmx.compare([1]), "models must be a dictionary"),
     "compare entry": (lambda: fmx.compare({"a": 1}), r"models\['a'\] must be a Posterior"),
-    "predict rows": (lambda: fmx.infer(model(), X).posterior().predict([[0], [1, 2]]), "rows must be None, .* unequal length"),
-    "result rng": (lambda: fmx.infer(model(), X).sample(-1), "rng must be .* got -1"),
-    "result size": (lambda: fmx.infer(model(), X).sample(0, size=True), "size must be .* got True"),
+    "predict rows": (
+        lambda: fmx.infer(model(), X).posterior().predict([[0], [1, 2]]),
+        "rows must be None, .* unequal length",
+    ),
+    "result rng": (lambda: fmx.infer(model(), X).posterior().sample(3, rng=-1), "rng must be .* got -1"),
+    "result size": (lambda: fmx.infer(model(), X).posterior().sample(True), "size must be .* got True"),
     "layer float": (
         lambda: fmx.infer(model(), X).posterior().summary(layer=0.0),
         "layer must be a whole number .* got 0.0",

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import forestmix as fmx
-from forestmix.inference import problem as problem_module
+from forestmix.engines.compiled.engine import CompiledEngine
 
 matplotlib.use("Agg")
 
@@ -70,16 +70,16 @@ def test_observations_that_overflow_at_the_prior_are_no_obstacle():
 
 def test_refused_proposals_fall_back_to_the_plain_step(model, monkeypatch):
     """A broken accelerator must not be able to lower the objective."""
-    from forestmix.inference.accelerate import ConjugateGradients
+    from forestmix.inference.accelerate import ConjugateSteps
 
-    honest = ConjugateGradients.propose
+    honest = ConjugateSteps.propose
 
     def broken(self, problem, point):
         proposal = honest(self, problem, point)
         q = type(proposal.q)(proposal.q.mean + 100.0, proposal.q.sd)
         return type(proposal)(q, proposal.parallel_steps, proposal.updates, None)
 
-    monkeypatch.setattr(ConjugateGradients, "propose", broken)
+    monkeypatch.setattr(ConjugateSteps, "propose", broken)
     x = model.sample(0).x
     safe = fmx.infer(model, x, max_iter=30)
     plain = fmx.infer(model, x, accelerate=False, max_iter=30)
@@ -121,13 +121,13 @@ def test_curvature_that_varies_takes_the_general_path(model, monkeypatch):
 
 def test_variances_are_solved_once_for_a_batch(model, monkeypatch):
     rows = []
-    honest = problem_module.Site.curvatures
+    honest = CompiledEngine.curvatures
 
-    def counted(self, sd, kappa, **options):
+    def counted(self, layer, kappa, sd, want):
         rows.append(sd.shape[0])
-        return honest(self, sd, kappa, **options)
+        return honest(self, layer, kappa, sd, want)
 
-    monkeypatch.setattr(problem_module.Site, "curvatures", counted)
+    monkeypatch.setattr(CompiledEngine, "curvatures", counted)
     fmx.infer(model, model.sample(0, size=50).x, objective="fm")
     assert set(rows) == {1}
 

@@ -48,7 +48,7 @@ def state(kind: str, type_: type, names: Sequence[str]) -> Codec:
         return {name: vars(one)[name] for name in names if name in vars(one)}
 
     def build(given: dict[str, Any]) -> Any:
-        one = object.__new__(type_)
+        one: Any = object.__new__(type_)
         for name in given:
             if name not in names:
                 raise ValueError(f"{kind} has no {name}")

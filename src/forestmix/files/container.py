@@ -50,13 +50,9 @@ def write_file(path: Path, tree: Any, arrays: Mapping[str, Array], attributes: M
 
 @contextmanager
 def open_file(path: Path) -> Iterator[tuple[Any, Callable[[str], Array], dict[str, Any]]]:
-    """Yield the tree of a file, what gives its arrays by name, and its attributes, once the file is known to be whole."""
+    """Yield the tree of a file that is known to be whole, what gives its arrays by name, and its attributes."""
     xarray = xarray_library()
-    try:
-        file: BinaryIO = open(path, "rb")
-    except OSError as error:
-        raise FileError(f"{path} cannot be read: {error.strerror or error}.") from error
-    with file:
+    with _opened(path) as file:
         check_seal(file, path)
         size = file.seek(0, 2)
         file.seek(0)
@@ -69,6 +65,14 @@ def open_file(path: Path) -> Iterator[tuple[Any, Callable[[str], Array], dict[st
                 raise FileError(f"{path} declares arrays that are larger than the file.")
             text = np.asarray(dataset[STRUCTURE].values).tobytes() if STRUCTURE in dataset else b""
             yield _parsed(path, text), lambda name: np.asarray(dataset[name].values), dict(dataset.attrs)
+
+
+def _opened(path: Path) -> BinaryIO:
+    """Return the file; what is read from it stays the same if another one takes its place meanwhile."""
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise FileError(f"{path} cannot be read: {error.strerror or error}.") from error
 
 
 def _parsed(path: Path, text: bytes) -> Any:
@@ -95,7 +99,7 @@ def _dataset(tree: Any, arrays: Mapping[str, Array], attributes: Mapping[str, An
 
 @contextmanager
 def _replacing(path: Path) -> Iterator[str]:
-    """Yield the name of a temporary file beside ``path``, and put it in its place at the end unless there is an error."""
+    """Yield the name of a temporary file beside ``path``, and put it in that place at the end if all went well."""
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     except OSError as error:

@@ -9,12 +9,17 @@ import numpy as np
 
 from forestmix import scales
 from forestmix.families import Bernoulli, Binomial, Exponential, Gaussian, Laplace, Mixed, Poisson, SpikeSlab
+from forestmix.families.weighted import Weighted, WeightedGaussian
 from forestmix.files.codec import Codec, record, state
 from forestmix.latents import LATENTS, ArrayFactors, GaussianFactors
 
 
 def _built_mixed(given: dict[str, Any]) -> Mixed:
     return Mixed(given["families"], given["which"])
+
+
+def _weighted(family: Any) -> dict[str, Any]:
+    return {"family": family.unweighted, "weight": family.weight}
 
 
 def _array_factors(factors: ArrayFactors) -> dict[str, Any]:
@@ -29,7 +34,7 @@ def _factors(type_: type) -> Codec:
     return record(f"{type_.__name__.removesuffix('Factors')} factors", type_, names)
 
 
-def _scale(type_: type[scales.Scale]) -> Codec:
+def _scale(type_: Any) -> Codec:
     return record(f"scale {type_.__name__}", type_, type_.parameters)
 
 
@@ -46,6 +51,10 @@ CODECS = (
     state("Poisson", Poisson, ()),
     state("Binomial", Binomial, ("trials",)),
     *(state(prior.__name__, prior, prior.parameters) for prior in (Exponential, Laplace, SpikeSlab)),
+    *(
+        Codec(f"case weights of {name}", one, _weighted, lambda given, one=one: one(given["family"], given["weight"]))
+        for name, one in (("rows", Weighted), ("Gaussian rows", WeightedGaussian))
+    ),
     Codec("Mixed", Mixed, lambda one: {"families": one.families, "which": one.which}, _built_mixed),
     *map(_factors, LATENTS.values()),
     Codec("Gaussian factors of an array", ArrayFactors, _array_factors, lambda given: GaussianFactors(**given)),

@@ -24,19 +24,20 @@ from forestmix.regression.frames import libraries
 from forestmix.regression.terms import Terms, pair_of_columns
 
 #: Functions that formulas know by themselves.
-FUNCTIONS = frozenset(
-    "log log10 log2 exp exp10 exp2 bs cc cr cs center poly scale standardize C I Q hashed lag Treatment Poly Sum Helmert "
-    "Diff".split()
-)
+FUNCTIONS = {
+    "C", "Diff", "Helmert", "I", "Poly", "Q", "Sum", "Treatment", "bs", "cc", "center", "cr", "cs", "exp", "exp10",
+    "exp2", "hashed", "lag", "log", "log10", "log2", "poly", "scale", "standardize",
+}  # fmt: skip
 #: Those of ``np`` and of ``contr``.
 MODULES = {
-    "np": frozenset(
-        "abs absolute arccos arccosh arcsin arcsinh arctan arctanh cbrt ceil clip cos cosh exp exp2 expm1 fabs floor "
-        "log log10 log1p log2 logaddexp maximum minimum power reciprocal round sign sin sinh sqrt square tan tanh where "
-        "pi e".split()
-    ),
-    "contr": frozenset("treatment sum helmert diff poly SAS".split()),
-}
+    "np": {
+        "abs", "absolute", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctanh", "cbrt", "ceil", "clip", "cos",
+        "cosh", "e", "exp", "exp2", "expm1", "fabs", "floor", "log", "log10", "log1p", "log2", "logaddexp", "maximum",
+        "minimum", "pi", "power", "reciprocal", "round", "sign", "sin", "sinh", "sqrt", "square", "tan", "tanh",
+        "where",
+    },
+    "contr": {"SAS", "diff", "helmert", "poly", "sum", "treatment"},
+}  # fmt: skip
 _NODES = (
     ast.Expression, ast.Constant, ast.Name, ast.Load, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Call,
     ast.keyword, ast.Attribute, ast.List, ast.Tuple, ast.operator, ast.unaryop, ast.boolop, ast.cmpop,
@@ -84,7 +85,9 @@ def is_sparse(spec: Any) -> bool:
 
 def stored_context(terms: Terms, context: Mapping[str, Any]) -> dict[str, Any]:
     """Return the constants of a context that a formula uses; raise if it uses something that a file cannot hold."""
-    used = {node.id for factor in _factors(terms) for node in ast.walk(_tree(factor, terms)) if isinstance(node, ast.Name)}
+    used = {
+        node.id for factor in _factors(terms) for node in ast.walk(_tree(factor, terms)) if isinstance(node, ast.Name)
+    }
     kept = {}
     for name in sorted(used & set(context)):
         value = context[name].item() if isinstance(context[name], np.generic) else context[name]
@@ -111,7 +114,7 @@ def check_formula(terms: Terms) -> None:
 
 
 def _is_known(node: ast.AST) -> bool:
-    """Whether a call or an attribute is of a function that is listed, a constant is plain, and a name is not private."""
+    """Whether a call or an attribute is of a listed function, a constant is plain, a name is not private."""
     if isinstance(node, ast.Call):
         function = node.func
         return isinstance(function, ast.Attribute) or (isinstance(function, ast.Name) and function.id in FUNCTIONS)
@@ -148,5 +151,3 @@ def _tree(factor: str, terms: Terms) -> ast.Expression:
         return ast.parse(sanitize_variable_names(factor, {}, {}), mode="eval")
     except SyntaxError as error:
         raise ForestmixError(f"The formula {terms.formula!r} has {factor!r}, which cannot be read.") from error
-
-

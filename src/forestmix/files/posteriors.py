@@ -10,8 +10,6 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from forestmix.files.codec import Codec, state
 from forestmix.files.generators import built_generator, generator_fields
 from forestmix.model import DEF, Layer, Observations
@@ -20,6 +18,7 @@ from forestmix.posterior.covariance import Covariance, CovarianceBatch, Diagonal
 from forestmix.posterior.factor import BlockFactor, Columns
 from forestmix.posterior.iterative import IterativeCovariance
 from forestmix.posterior.posterior import Posterior
+from forestmix.posterior.row_factored import RowFactoredCovariance
 from forestmix.posterior.scale_posterior import ScalePosterior
 from forestmix.posterior.system import LatentSystem
 
@@ -75,20 +74,23 @@ def _built_block(given: dict[str, Any], around: Surroundings) -> BlockFactor:
     return one if given["held"] else one.released()
 
 
-def _built_factored(given: dict[str, Any], around: Surroundings) -> FactoredCovariance:
-    return FactoredCovariance(
-        around.system.weights, given["kappa"], given["scale"], given["tol"], keep=given["keep"]
-    )
+def _factored(type_: type[FactoredCovariance]) -> _CovarianceCodec:
+    names = ("kappa", "scale", "tol", "keep")
+
+    def build(given: dict[str, Any], around: Surroundings) -> FactoredCovariance:
+        parts = (given["kappa"], given["scale"], given["tol"])
+        return type_(around.system.weights, *parts, keep=given["keep"])
+
+    return _CovarianceCodec(type_, lambda one: {name: getattr(one, name) for name in names}, build)
 
 
 _COVARIANCES = {
     "diagonal": _CovarianceCodec(
-        DiagonalCovariance, lambda one: {"variance": one.variance()}, lambda given, _: DiagonalCovariance(given["variance"])
+        DiagonalCovariance, lambda one: {"variance": one.variance()},
+        lambda given, _: DiagonalCovariance(given["variance"]),
     ),
-    "factored": _CovarianceCodec(
-        FactoredCovariance, lambda one: {name: getattr(one, name) for name in ("kappa", "scale", "tol", "keep")},
-        _built_factored,
-    ),
+    "factored": _factored(FactoredCovariance),
+    "factored by rows": _factored(RowFactoredCovariance),
     "block": _CovarianceCodec(BlockFactor, _block, _built_block),
     "iterative": _CovarianceCodec(IterativeCovariance, _iterative, _built_iterative),
 }  # fmt: skip

@@ -29,6 +29,7 @@ def _result(result: Result) -> dict[str, Any]:
         "components": None if joint is None else components_of(joint.components),
         "component_weights": None if joint is None else joint.weights,
         "log_evidence": None if joint is None else joint.log_evidence,
+        "joint_factors": None if joint is None else joint.factors,
     }
 
 
@@ -38,7 +39,8 @@ def _built_result(given: dict[str, Any]) -> Result:
     joint = None
     if given["components"] is not None:
         components = joined_components(given["components"], given["model"], given["data"])
-        joint = Joint(components, given["component_weights"], given["log_evidence"])
+        factors = given["joint_factors"]
+        joint = Joint(components, given["component_weights"], given["log_evidence"], factors and tuple(factors))
     return Result(
         **{**fields, "layers": tuple(fields["layers"])}, joint=joint,
         status=statuses[0] if given["single"] else statuses,

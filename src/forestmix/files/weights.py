@@ -28,9 +28,8 @@ def _built_dense(given: dict[str, Any]) -> DenseWeights:
 
 
 def _sparse(matrix: Any) -> dict[str, Any]:
-    return {
-        "data": matrix.data, "indices": matrix.indices, "indptr": matrix.indptr, "shape": [int(n) for n in matrix.shape],
-    }  # fmt: skip
+    arrays = {"data": matrix.data, "indices": matrix.indices, "indptr": matrix.indptr}
+    return {**arrays, "shape": [int(n) for n in matrix.shape]}
 
 
 def _matrix(given: dict[str, Any]) -> scipy.sparse.csr_array:
@@ -53,13 +52,18 @@ def _built_convolution(given: dict[str, Any]) -> Convolution:
 
 INSIDE = (
     Codec("dense weights", DenseWeights, _dense, _built_dense),
-    Codec("sparse weights", SparseWeights, lambda one: _sparse(one.matrix), lambda given: SparseWeights(_matrix(given))),
+    Codec(
+        "sparse weights", SparseWeights, lambda one: _sparse(one.matrix), lambda given: SparseWeights(_matrix(given))
+    ),
     Codec(
         "sparse weights by columns", SparseColumnWeights, lambda one: _sparse(one.transposed.matrix),
         lambda given: SparseColumnWeights(_matrix(given).T),
     ),
     Codec("convolution", Convolution, _convolution, _built_convolution),
-    Codec("weights of an array", ArrayWeights, lambda one: {"array": host(one.array)}, lambda given: DenseWeights(given["array"])),
+    Codec(
+        "weights of an array", ArrayWeights, lambda one: {"array": host(one.array)},
+        lambda given: DenseWeights(given["array"]),
+    ),
 )  # fmt: skip
 
 

@@ -169,6 +169,18 @@ class ForestMixtureModel(FittedForest):
 
         save(self, path)
 
+    def to_xarray(self) -> Any:
+        """Return weights, biases, noise and parents as a labelled dataset of xarray (docs/files.md)."""
+        from forestmix.files.views import forest_dataset
+
+        return forest_dataset(self)
+
+    def to_pandas(self) -> Any:
+        """Return the parent of each variable and how strong that edge is, as a table of pandas."""
+        from forestmix.files.views import forest_frame
+
+        return forest_frame(self)
+
     # Pictures.
 
     def plot(self, names: Any = None, axes: Any = None) -> Any:

@@ -133,7 +133,7 @@ class Run:
         self.objective[self.active] = self.point.objective
         self.norm[self.active] = self.problem.gradient_norm(self.point)
         *before, _, _, seconds = self.records[-1]
-        self.records[-1] = (*before, self.objective.copy(), self.norm.copy(), seconds)  # type: ignore[assignment]
+        self.records[-1] = (*before, self.objective.copy(), self.norm.copy(), seconds)
 
     def _safeguard(self, old: Any, new: Any) -> tuple[Any, int]:
         """Put a safer step in place of one that lowered the objective; return how many were tried, too."""

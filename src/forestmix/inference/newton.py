@@ -176,7 +176,7 @@ class NewtonSteps(Accelerator):
             step += (shares.pop() - dot(pair.image, step) * pair.inverse).astype(gradient.dtype) * pair.direction
         return step
 
-    def _solve(self, problem: GaussianProblem, point: GaussianPoint, precision: Array, norm: Array) -> tuple[Array, int]:
+    def _solve(self, problem: Any, point: GaussianPoint, precision: Array, norm: Array) -> tuple[Array, int]:
         """Solve for the Newton step by conjugate gradients, to FORCING; return it and the number of iterations."""
         new_pairs: list[tuple[Array, Array]] = []
 

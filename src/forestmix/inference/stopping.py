@@ -85,7 +85,9 @@ class Stopping:
     def _converged(self, problem: Any, old: Any, new: Any, norm: Array, ending: Array) -> Array:
         near = ending & (norm <= self.tol)
         self.near_iterations = np.where(near, self.near_iterations + 1, 0)
-        bound = np.where(near, problem.distance(new, exactly=False), np.inf) if near.any() else np.full(len(norm), np.inf)
+        bound = np.full(len(norm), np.inf)
+        if near.any():
+            bound = np.where(near, problem.distance(new, exactly=False), np.inf)
         scale = np.maximum(1.0, np.abs(new.objective))
         change = np.abs(new.objective - old.objective)
         quiet = change <= np.maximum(self.tol * scale, new.rounding)

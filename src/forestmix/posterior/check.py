@@ -7,18 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from forestmix.arrays import Array
 from forestmix.errors import ForestmixError
 from forestmix.posterior.component import Component
 from forestmix.posterior.covariance import DiagonalCovariance
 from forestmix.posterior.evidence import gaussian_elbo
+from forestmix.posterior.importance import log_weights
 from forestmix.posterior.kinds import corrected_component, is_factored
 from forestmix.posterior.pareto import smoothed
-from forestmix.posterior.prediction import row_families
 from forestmix.posterior.predictive_check import Discrepancy, discrepancies
-from forestmix.posterior.row_integrals import log_density
-from forestmix.posterior.system import LatentSystem
-from forestmix.weights.blocks import blocks_of
 
 if TYPE_CHECKING:
     from forestmix.posterior.posterior import Posterior
@@ -100,63 +96,34 @@ def _gaussian_check(
 ) -> Check:
     """Return the verdict where all latents are Gaussian."""
     assert posterior.factors is not None
-    system, own = posterior.system, posterior.mixture.components[0]
+    kind, system, own = posterior.kind, posterior.system, posterior.mixture.components[0]
     mean, sd = posterior.factors
     factorised = Component(mean, DiagonalCovariance(sd[0] ** 2), own.layer)
-    corrected = own
-    if posterior.kind == "factorised":
-        corrected = corrected_component(posterior.model, posterior.data, posterior.factors, 0.05, rng, False)
-    corrected_sd = np.sqrt(corrected.covariance.variance()[0])
-    ratio = float(np.max(corrected_sd / sd[0]))
-    shift = float(np.max(np.abs(corrected.mean - mean)[0] / corrected_sd))
-    names = {"factorised q": factorised} | (
-        {} if posterior.kind == "factorised" else {f"{posterior.kind} posterior": own}
-    )
-    weighed = {name: smoothed(_log_weights(system, part, rng, size)) for name, part in names.items()}
-    k, last = {name: one.k for name, one in weighed.items()}, list(weighed.values())[-1]
+    ratio, shift = _corrections(posterior, rng)
+    parts = {"factorised q": factorised} | ({} if kind == "factorised" else {f"{kind} posterior": own})
+    weighed = {name: smoothed(log_weights(system, part, rng, size)) for name, part in parts.items()}
+    last = list(weighed.values())[-1]
     known = own.covariance.log_determinant() is not None
-    factorised_elbo = gaussian_elbo(system, factorised)
-    exact = system.constant_curvature and posterior.kind != "factorised" and is_factored(own.covariance)
-    advice, misfit = _advice(posterior.kind, exact, last.k, ratio, shift), _misfit(predictive)
-    verdict = f"{_verdict(posterior.kind, exact, last.k, advice)} {_fit(misfit)}"
+    bound = gaussian_elbo(system, factorised)
+    exact = system.constant_curvature and kind != "factorised" and is_factored(own.covariance)
+    advice, misfit = _advice(kind, exact, last.k, ratio, shift), _misfit(predictive)
     return Check(
-        verdict, tuple(advice), misfit, k, last.log_mean if known else None,
-        last.log_mean_error if known else None, posterior.elbo,
-        None if factorised_elbo is None else float(factorised_elbo[0]), ratio, shift, predictive,
+        f"{_verdict(kind, exact, last.k, advice)} {_fit(misfit)}", tuple(advice), misfit,
+        {name: one.k for name, one in weighed.items()}, last.log_mean if known else None,
+        last.log_mean_error if known else None, posterior.elbo, None if bound is None else float(bound[0]),
+        ratio, shift, predictive,
     )  # fmt: skip
 
 
-def _log_weights(system: LatentSystem, component: Component, rng: np.random.Generator, size: int) -> Array:
-    """Return ``log p(x, y) - log q(y)`` for draws y from q, up to a constant where ``log det Sigma`` is not known."""
-    draws = component.sample(size, rng)[:, 0]
-    distance = draws - component.mean[0]
-    held = system.precision > 0
-    prior = -0.5 * np.sum((draws - system.prior_mean) ** 2 * system.precision, axis=1)
-    prior -= np.sum(np.log(system.scale[held])) - 0.5 * (len(held) - np.sum(held)) * np.log(2 * np.pi)
-    log_determinant = component.covariance.log_determinant()
-    square = np.sum(distance * _precision_product(system, component, distance), axis=1)
-    return log_likelihood(system, draws) + prior + 0.5 * (square + (log_determinant or 0.0))
-
-
-def _precision_product(system: LatentSystem, component: Component, y: Array) -> Array:
-    """Return ``Sigma^-1 y`` of each draw."""
-    kappa = component.covariance.kappa()
-    if kappa is None:
-        return y / component.covariance.variance()
-    return y * system.precision + system.weights.adjoint(kappa * system.weights.forward(y))
-
-
-def log_likelihood(system: LatentSystem, draws: Array) -> Array:
-    """Return ``sum_i log p(x_i | y)`` over observed rows, for each draw of (S, m)."""
-    n = system.weights.shape[0]
-    x = system.data.x[0].astype(np.float64)
-    observed = np.ones(n, bool) if system.data.observed is None else system.data.observed[0]
-    total = np.zeros(len(draws))
-    for block in blocks_of(len(draws), 32 * n):
-        eta = system.eta(draws[block])
-        for family, rows in row_families(system.family, n):
-            total[block] += np.sum(log_density(family, x[rows], eta[:, rows])[:, observed[rows]], axis=1)
-    return total
+def _corrections(posterior: Posterior, rng: np.random.Generator) -> tuple[float, float]:
+    """Return the largest ratio of corrected to factorised sd, and the largest shift of a mean in sds."""
+    assert posterior.factors is not None
+    (mean, sd), corrected = posterior.factors, posterior.mixture.components[0]
+    if posterior.kind == "factorised":
+        corrected = corrected_component(posterior.model, posterior.data, posterior.factors, 0.05, rng, False)
+    corrected_sd = np.sqrt(corrected.covariance.variance()[0])
+    shift = np.abs(corrected.mean - mean)[0] / corrected_sd
+    return float(np.max(corrected_sd / sd[0])), float(np.max(shift))
 
 
 def _advice(kind: str, exact: bool, k: float, ratio: float, shift: float) -> list[str]:

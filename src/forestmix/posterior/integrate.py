@@ -40,6 +40,8 @@ REACH = 30.0
 STARTS_BYTES = 2**28
 #: Bytes of factors that nodes hold on to; those of further nodes are made anew when they are needed.
 HELD_FACTORS = 2**30
+#: Whether a fit has converged is asked of nodes with at least this weight.
+COUNTS = 1e-3
 #: Nodes whose weight is below this share are left out: of one scale, and of several.
 NEGLIGIBLE, NEGLIGIBLE_OF_MANY = 1e-9, 1e-6
 
@@ -60,7 +62,7 @@ class ScaleFit:
     ``elbos`` (S, N): the ELBO of each observation there;
     ``log_evidence``: the log of the integral of prior times evidence, for rows that are not Gaussian a lower bound of
     the latter; NaN where scales are at their mode; ``effective``: the number of nodes of equal weight that would serve
-    as well; ``converged``: whether every inner fit did; ``message``: what was done.
+    as well; ``converged``: whether every inner fit that counts did; ``message``: what was done.
     """
 
     scales: tuple[ScalePosterior, ...]
@@ -133,12 +135,15 @@ class ScaleObjective:
         return self._starts[int(np.argmin(distances))][1]
 
     def _remember(self, theta: Array, fits: tuple[FullFit, ...]) -> None:
-        """Keep where fits ended, of the last theta, as many as memory allows."""
+        """Keep where fits ended, of the last theta, as many as memory allows; rows of constant curvature need none."""
+        if self.model.layers[0].family.curvature_is_constant:
+            return
         self._starts = [*self._starts[1 - self._most_starts :], (theta, [Start(fit.mean, fit.kappa) for fit in fits])]
 
 
 def _fit(objective: ScaleObjective, seed: int) -> ScaleFit:
     mode = climb(objective)
+    objective.terms.check_noise(mode)
     if len(mode) > MOST_SCALES:
         return _at_mode(objective, mode)
     collected = _Collector(objective)
@@ -182,7 +187,8 @@ class _Collector:
     """L for the integral; the posterior of the latents at each node is kept on the way."""
 
     def __init__(self, objective: ScaleObjective) -> None:
-        self.objective, self.converged, self.held = objective, True, 0
+        self.objective, self.held = objective, 0
+        self.converged: dict[bytes, bool] = {}
         self.components: dict[bytes, Component] = {}
         self.elbos: dict[bytes, list[float]] = {}
 
@@ -192,7 +198,7 @@ class _Collector:
         except ForestmixError:
             # A scale so extreme that the precision cannot be factored; it has no weight.
             return -np.inf
-        self.converged = self.converged and all(fit.converged for fit in found.fits)
+        self.converged[theta.tobytes()] = all(fit.converged for fit in found.fits)
         self.held += sum({id(fit.covariance): fit.covariance.nbytes for fit in found.fits}.values())
         hold = self.held <= HELD_FACTORS
         self.components[theta.tobytes()] = component(self.objective.model, np.exp(theta), found.fits, hold=hold)
@@ -230,7 +236,7 @@ def _collected(objective: ScaleObjective, collected: _Collector, integral: Integ
         np.array([collected.elbos[key] for key in keys]),
         integral.log_integral,
         integral.effective,
-        collected.converged,
+        all(collected.converged[key] for key, weight in zip(keys, weights, strict=True) if weight > COUNTS),
         message.format(count=len(keep), effective=integral.effective),
     )
 

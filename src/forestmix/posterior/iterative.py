@@ -51,8 +51,8 @@ class IterativeCovariance(Covariance):
     """
 
     def __init__(
-        self, weights: Weights, kappa: Array, scale: Array, prior_variance: Callable[[Array], Array], tol: float = 0.01, rng: Any = 0,
-        *, progress: bool = False,
+        self, weights: Weights, kappa: Array, scale: Array, prior_variance: Callable[[Array], Array],
+        tol: float = 0.01, rng: Any = 0, *, progress: bool = False,
     ) -> None:  # fmt: skip
         self.system = PrecisionSystem(weights, kappa, scale, prior_variance)
         self.kappa, self.tol, self.progress = kappa, tol, progress

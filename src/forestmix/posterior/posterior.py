@@ -211,6 +211,27 @@ class Posterior:
 
         save(self, path, weights)
 
+    def to_xarray(self, level: float = 0.9, names: Sequence[str] | None = None) -> Any:
+        """Return mean, sd and interval of each latent as a labelled dataset of xarray (docs/files.md)."""
+        from forestmix.files.views import posterior_dataset
+
+        return posterior_dataset(self, level, names)
+
+    def to_pandas(self, level: float = 0.9, names: Sequence[str] | None = None) -> Any:
+        """Return mean, sd and interval of each latent as a table of pandas."""
+        from forestmix.files.views import posterior_frame
+
+        return posterior_frame(self, level, names)
+
+    def to_arviz(
+        self, size: int = 1000, rng: Any = 0, names: Sequence[str] | None = None,
+        sample_dims: Sequence[str] = ("chain", "draw"),
+    ) -> Any:  # fmt: skip
+        """Return draws of the latents, what they predict and the log-likelihood as a tree for ArviZ (docs/files.md)."""
+        from forestmix.files.arviz import posterior_tree
+
+        return posterior_tree(self, size, rng, names, sample_dims)
+
     @property
     def gaussian(self) -> bool:
         """Whether all latents are Gaussian."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from forestmix.arrays import Array
+from forestmix.posterior.component import Component
 from forestmix.posterior.system import padded
 from forestmix.weights.blocks import blocks_of
 
@@ -39,26 +40,33 @@ class Discrepancy(NamedTuple):
 
 def discrepancies(posterior: Posterior, rng: np.random.Generator, size: int) -> dict[str, Discrepancy]:
     """Return the statistics of one observation; that of zeros only where x or its replicates have some."""
-    data, layers = posterior.data, posterior.mixture.components
+    data, weights = posterior.data, posterior.mixture.weights[0]
     observed = np.ones(data.x.shape[1], bool) if data.observed is None else data.observed[0]
     x = data.x[0, observed].astype(np.float64)
     if not len(x):
         return {}
-    # One draw's component is not known here; they differ in scales alone, and the heaviest stands for all.
-    layer = layers[int(np.argmax(posterior.mixture.weights[0]))].layer
-    draws = posterior.mixture.sample(size, rng)[:, 0]
-    C = padded(layer.weights.in_double(), 0, draws.shape[1])
-    most = np.inf if layer.family.curvature_is_constant else LARGEST_ETA
-    replicated: dict[str, list[Array]] = {name: [] for name in STATISTICS}
-    for block in blocks_of(size, 32 * len(observed)):
-        eta = C.forward(draws[block]) + layer.bias
-        drawn = layer.family.sample(np.minimum(eta, most), rng)[:, observed]
-        for name, statistic in STATISTICS.items():
-            replicated[name].append(statistic(drawn))
-    found = {name: _discrepancy(STATISTICS[name](x), np.concatenate(parts)) for name, parts in replicated.items()}
+    counts = rng.multinomial(size, weights / np.sum(weights))
+    parts = zip(posterior.mixture.components, counts, strict=True)
+    drawn = [_replicated(part, observed, count, rng) for part, count in parts if count]
+    each = {name: np.concatenate([one[name] for one in drawn]) for name in STATISTICS}
+    found = {name: _discrepancy(STATISTICS[name](x), values) for name, values in each.items()}
     if found["share of zeros"].observed == found["share of zeros"].replicated == 0:
         del found["share of zeros"]
     return found
+
+
+def _replicated(component: Component, observed: Array, count: int, rng: np.random.Generator) -> dict[str, Array]:
+    """Return the statistics of data drawn from one component, with its own scales, (count,) each."""
+    layer, draws = component.layer, component.sample(count, rng)[:, 0]
+    C = padded(layer.weights.in_double(), 0, draws.shape[1])
+    most = np.inf if layer.family.curvature_is_constant else LARGEST_ETA
+    found: dict[str, list[Array]] = {name: [] for name in STATISTICS}
+    for block in blocks_of(count, 32 * len(observed)):
+        eta = np.minimum(C.forward(draws[block]) + layer.bias, most)
+        drawn = layer.family.sample(eta, rng)[:, observed]
+        for name, statistic in STATISTICS.items():
+            found[name].append(statistic(drawn))
+    return {name: np.concatenate(values) for name, values in found.items()}
 
 
 def _discrepancy(observed: Array, replicated: Array) -> Discrepancy:

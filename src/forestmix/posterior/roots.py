@@ -16,6 +16,9 @@ from forestmix.weights.gram import OrthogonalFactor, orthogonal_factor, precisio
 
 #: A Cholesky factor is used where rounding leaves its variances a relative error of at most this; else a QR factor.
 CHOLESKY_ERROR = 1e-8
+#: Up to this many latents a Cholesky factor is inverted: a product with few columns wakes no threads of BLAS, a
+#: triangular solve always does, and on a busy machine that takes thousands of times longer than the work.
+INVERTED = 128
 
 
 class Root(ABC):
@@ -43,24 +46,33 @@ class CholeskyRoot(Root):
 
     def __init__(self, L: Array, D: Array) -> None:
         self.L, self.D = L, D
+        self.inverse = self._inverse() if len(D) <= INVERTED else None
 
     def whiten(self, right: Array) -> Array:
         """Return ``L^-1 D^-1 right``, (m, K)."""
-        return scipy.linalg.solve_triangular(self.L, right / self.D[:, None], lower=True, check_finite=False)
+        scaled = right / self.D[:, None]
+        if self.inverse is not None:
+            return self.inverse @ scaled
+        return scipy.linalg.solve_triangular(self.L, scaled, lower=True, check_finite=False)
 
     def color(self, right: Array) -> Array:
         """Return ``D^-1 L^-T right``, (m, K)."""
+        if self.inverse is not None:
+            return (self.inverse.T @ right) / self.D[:, None]
         solved = scipy.linalg.solve_triangular(self.L, right, lower=True, trans=1, check_finite=False)
         return solved / self.D[:, None]
 
     def inverse_diagonal(self) -> Array:
         """Return the diagonal of ``A^-1`` from the inverse of L, a third of the work of m solves."""
-        inverse, _ = scipy.linalg.lapack.dtrtri(self.L, lower=1)
-        return np.einsum("ij,ij->j", np.tril(inverse), np.tril(inverse)) / self.D**2
+        inverse = self._inverse() if self.inverse is None else self.inverse
+        return np.einsum("ij,ij->j", inverse, inverse) / self.D**2
 
     def log_determinant(self) -> float:
         """Return ``log det A``."""
         return 2 * float(np.sum(np.log(np.diag(self.L))) + np.sum(np.log(self.D)))
+
+    def _inverse(self) -> Array:
+        return np.tril(scipy.linalg.lapack.dtrtri(self.L, lower=1)[0])
 
 
 class OrthogonalRoot(Root):

@@ -72,7 +72,9 @@ def lattice(log_density: LogDensity, mode: Array, sds: Array) -> Integral:
     """Return the integral over up to three scales; ``sds``: of each with the others held, at the mode."""
     step, tail, error, halvings = FINENESS[len(mode)]
     known: dict[tuple[int, ...], float] = {}
-    for _ in range(1 + halvings):
+    for halving in range(1 + halvings):
+        if halving:
+            known, step = {tuple(2 * k for k in place): value for place, value in known.items()}, step / 2
         _grow(lambda u: log_density(_stretched(u, mode, sds)), known, step, tail, FARTHEST / sds)
         places, values = np.array(list(known)), np.array(list(known.values()))
         stretch = np.log(step * sds * np.cosh(step * places / WIDTH))
@@ -81,9 +83,8 @@ def lattice(log_density: LogDensity, mode: Array, sds: Array) -> Integral:
         coarse = scipy.special.logsumexp(log_terms[(places % 2 == 0).all(axis=1)]) + len(mode) * np.log(2)
         if abs(fine - coarse) <= error:
             break
-        known = {tuple(2 * k for k in place): value for place, value in known.items()}
-        step /= 2
-    nodes, weights = _stretched(step * places, mode, sds), log_terms - fine
+    # One by one, as they were evaluated: to the last digit the same, by which their components are found.
+    nodes, weights = np.array([_stretched(step * place, mode, sds) for place in places]), log_terms - fine
     return Integral(nodes, weights, float(fine), _effective(weights), _marginals(nodes, places, weights, stretch))
 
 

@@ -85,8 +85,9 @@ class LatentSystem:
 
 def double_precision(layer: Layer) -> Layer:
     """Return the layer with weights and parameters in float64, itself if they are."""
-    weights = layer.weights.in_double()
-    return layer if weights is layer.weights else Layer(layer.family, weights, layer.bias)
+    if layer.weights.dtype == np.float64:
+        return layer
+    return layer.with_weights(layer.weights.in_double())
 
 
 def require_gaussian_latents(model: DEF, what: str) -> None:

@@ -14,7 +14,7 @@ Product = Callable[[Any], tuple[Any, Any]]
 
 
 class Step(NamedTuple):
-    """A step of length ``length``, (N, 1), along ``direction`` p, whose ``image`` is ``A p`` and ``curvature`` p^T A p."""
+    """A step of ``length``, (N, 1), along ``direction`` p; ``image`` is ``A p`` and ``curvature`` is ``p^T A p``."""
 
     length: Any
     direction: Any

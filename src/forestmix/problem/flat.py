@@ -26,7 +26,7 @@ from forestmix.weights.layered import slices_of
 
 
 class Stacked:
-    """A model with Gaussian latents, its rows and those that stand for latents in one layer.
+    """A model with Gaussian latents, its rows and those that stand for latents in one layer (paper, appendix C).
 
     Attributes:
         deep: the model as it was given.
@@ -77,7 +77,7 @@ class Stacked:
         return np.concatenate(means[::-1]), np.concatenate(sds[::-1])
 
     def prior_variance(self, c: Array) -> Array:
-        """Return the variance of ``c^T y`` for draws from the top down, (N,): a layer passes its part to its parents."""
+        """Return the variance of ``c^T y`` in draws from the top down, (N,): a layer passes its part to its parents."""
         passed, variance = c[:, self.slices[0]], np.zeros(len(c))
         for layer, above in zip(self.deep.layers[1:], self.slices[1:], strict=True):
             variance += np.sum((layer.family.sd * passed) ** 2, axis=-1)  # type: ignore[attr-defined]
@@ -117,7 +117,7 @@ class Stacked:
         own = self.deep.layers[0].family
         sd = [np.broadcast_to(layer.family.sd, layer.size) for layer in self.deep.layers[1:]]  # type: ignore[attr-defined]
         latent, n = np.concatenate(sd), self.deep.n_observed
-        if isinstance(own, Gaussian):
+        if type(own) is Gaussian:
             return Gaussian(np.concatenate([np.broadcast_to(own.sd, n), latent]))
         families, which = (own.families, own.which) if isinstance(own, Mixed) else ((own,), np.zeros(n, int))
         return Mixed([*families, Gaussian(latent)], np.concatenate([which, np.full(len(latent), len(families))]))

@@ -16,9 +16,9 @@ from forestmix.model import DEF, Observations
 from forestmix.partition import Partition
 from forestmix.problem import latent_curvature
 from forestmix.problem.base import Acceleration, Problem, out_of_range
-from forestmix.problem.gaussian import ROUNDING_UNITS
 from forestmix.problem.given import as_layers
 from forestmix.problem.interfaces import GaussianRows, LayeredFactors, Stack
+from forestmix.problem.objective import ROUNDING_UNITS
 from forestmix.problem.schedules import sets_of_layers
 from forestmix.problem.updates import part_way
 from forestmix.weights.layered import slices_of
@@ -160,7 +160,7 @@ class LatentProblem(Problem):
         return sets_of_layers(schedule, self.stack.depth)
 
     def plain_step(self, point: LatentPoint, members: list[int]) -> LayeredFactors:
-        """Return the factors after a parallel step of some layers, each from the same point, since they share no rows."""
+        """Return the factors after a parallel step of some layers, each from the same point: they share no rows."""
         q = point.q
         for layer in members:
             q = q.replace(layer, self.stack.step(point.q, layer))

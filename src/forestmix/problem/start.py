@@ -62,5 +62,5 @@ def _least_move(layer: Any, prior: Array, sd: Array, rows: Array) -> Array:
     away = MODERATE - (chosen @ prior + np.broadcast_to(layer.bias, layer.size)[rows])
     scaled = chosen * sd
     size = WEIGHT / scipy.sparse.linalg.norm(scaled)
-    options = {"damp": 1.0, "atol": 1e-14, "btol": 1e-14, "conlim": 0, "maxiter": 1000}
-    return sd * scipy.sparse.linalg.lsmr(size * scaled, size * away, **options)[0]
+    solve = scipy.sparse.linalg.lsmr
+    return sd * solve(size * scaled, size * away, damp=1.0, atol=1e-14, btol=1e-14, conlim=0, maxiter=1000)[0]

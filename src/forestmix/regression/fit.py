@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -160,6 +161,24 @@ class Fit:
         from forestmix.files import save
 
         save(self, path)
+
+    def to_xarray(self, level: float = 0.9) -> Any:
+        """Return mean, sd and interval of every effect and scale as a labelled dataset of xarray (docs/files.md)."""
+        from forestmix.files.views import fit_dataset
+
+        return fit_dataset(self, level)
+
+    def to_pandas(self, level: float = 0.9) -> Any:
+        """Return the summary as a table of pandas."""
+        from forestmix.files.views import fit_frame
+
+        return fit_frame(self, level)
+
+    def to_arviz(self, size: int = 1000, rng: Any = 0, sample_dims: Sequence[str] = ("chain", "draw")) -> Any:
+        """Return draws of the effects, what they predict and the log-likelihood as a tree for ArviZ (docs/files.md)."""
+        from forestmix.files.arviz import fit_tree
+
+        return fit_tree(self, size, rng, sample_dims)
 
     def __repr__(self) -> str:
         return (

@@ -149,7 +149,7 @@ def mixture_of_rows(fit: Fit, wanted: Wanted) -> Mixture:
         matrix = scipy.sparse.hstack([matrix, column], format="csr")
     components = []
     for part in fit.posterior.mixture.components:
-        noise = part.layer.family.sd if isinstance(part.layer.family, Gaussian) else None
+        noise = part.layer.family.unweighted.sd if isinstance(part.layer.family, Gaussian) else None
         layer = Layer(family_of(fit.family, noise, wanted.trials), matrix, wanted.offset)
         sds = np.array([_sd_of_groups(fit, block.name, part) for block, _, _ in wanted.rows.unseen])
         components.append(_with_new_levels(part, sds, layer))
@@ -160,7 +160,7 @@ def _with_new_levels(part: Component, sds: Array, layer: Layer) -> Component:
     if not len(sds):
         return Component(part.mean, part.covariance, layer)
     mean = np.concatenate([part.mean[0], np.zeros(len(sds))])
-    return Component(mean, ExtendedCovariance(part.covariance.distinct[0], sds**2), layer)  # type: ignore[arg-type]
+    return Component(mean, ExtendedCovariance(part.covariance.distinct[0], sds**2), layer)
 
 
 def _sd_of_groups(fit: Fit, name: str, part: Component) -> float:

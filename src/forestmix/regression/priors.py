@@ -218,7 +218,7 @@ def _scale(name: str, value: Any) -> float | Scale:
 def _shown(block: BlockPrior) -> str:
     """Return a prior in a few words: the range of the sds where columns differ."""
     if isinstance(block.sd, Scale):
-        return f"N(0, sd^2), sd ~ {_number(block.sd)}"
+        return f"N(0, sd^2), sd {_number(block.sd)}"
     low, high = block.sd.min(), block.sd.max()
     sd = f"{low:.4g}" if np.isclose(low, high) else f"{low:.4g} to {high:.4g}"
     return f"N({block.mean[0]:.4g}, sd^2), sd = {sd}"
@@ -230,4 +230,4 @@ def _number(scale: float | Scale) -> str:
         return f"= {scale:.4g}"
     values = ", ".join(f"{getattr(scale, name):.4g}" if is_number(getattr(scale, name)) else str(getattr(scale, name))
                        for name in scale.parameters)  # fmt: skip
-    return f"{type(scale).__name__}({values})"
+    return f"~ {type(scale).__name__}({values})"

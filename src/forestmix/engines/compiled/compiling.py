@@ -40,9 +40,9 @@ def pointer(signature: Any, function: Any) -> Any:
         return function
     with _cache_folder():
         try:
-            return numba.cfunc(signature, nopython=True, cache=True)(function)
+            return numba.cfunc(signature, cache=True)(function)
         except RuntimeError:
-            return numba.cfunc(signature, nopython=True)(function)
+            return numba.cfunc(signature)(function)
 
 
 def _cached(function: Any, options: dict[str, Any]) -> Any:

@@ -19,7 +19,7 @@ from forestmix.engines.compiled.passes import has_pass, one_pass
 from forestmix.engines.compiled.products import Products, SparseColumnProducts, StencilProducts
 from forestmix.engines.compiled.rows import RowTable, quadratic_rows, row_table, terms_of_rows
 from forestmix.engines.compiled.sweeping import Factors, Sweep
-from forestmix.engines.protocol import Capability, Moments, PriorMoments, RowTerms, Spread, Statistics, Want
+from forestmix.engines.protocol import Capability, Moments, RowTerms, Spread, Statistics, SweepStart, Want
 from forestmix.families.expectations import quiet
 from forestmix.model import Layer, Observations
 from forestmix.partition import Partition
@@ -101,33 +101,24 @@ class CompiledEngine:
         products = _products(layer.weights, storage, len(p))
         image = products.project(p, None, None)[0]
         weighted = (kappa * image).astype(image.dtype, copy=False)
-        return products.collect(weighted, None, None)[0], np.sum(image * weighted, axis=1, dtype=np.float64)
+        return products.collect(weighted, None, None)[0], np.asarray(np.sum(image * weighted, axis=1, dtype=np.float64))
 
     @quiet
     def sweep_groups(
-        self, layer: Layer, rows: RowTable, q: Moments, terms: RowTerms, prior: PriorMoments, groups: Partition,
-        *, surrogate: bool, safe: bool, spread: Spread,
-    ) -> Factors:  # fmt: skip
-        """Update the groups one after another, the members of each at once."""
-        sweep = Sweep(layer, layer.weights.storage(), rows, q, terms, prior)
-        return sweeping.sweep_groups(sweep, groups, surrogate=surrogate, safe=safe, spread=spread)
-
-    @quiet
-    def sweep_blocks(
-        self, layer: Layer, rows: RowTable, q: Moments, terms: RowTerms, prior: PriorMoments, blocks: Partition,
-        *, synchronous: bool,
-    ) -> Factors:  # fmt: skip
-        """Sweep the blocks on threads, each with the others as they were at the start, or as they are."""
-        sweep = Sweep(layer, layer.weights.storage(), rows, q, terms, prior)
-        return sweeping.sweep_blocks(sweep, q.sd, blocks, synchronous=synchronous)
-
-    @quiet
-    def sweep_greedy(
-        self, layer: Layer, rows: RowTable, q: Moments, terms: RowTerms, prior: PriorMoments, steps: int
+        self, start: SweepStart, groups: Partition, *, surrogate: bool, safe: bool, spread: Spread
     ) -> Factors:
+        """Update the groups one after another, the members of each at once."""
+        return sweeping.sweep_groups(Sweep(start), groups, surrogate=surrogate, safe=safe, spread=spread)
+
+    @quiet
+    def sweep_blocks(self, start: SweepStart, blocks: Partition, *, synchronous: bool) -> Factors:
+        """Sweep the blocks on threads, each with the others as they were at the start, or as they are."""
+        return sweeping.sweep_blocks(Sweep(start), start.q.sd, blocks, synchronous=synchronous)
+
+    @quiet
+    def sweep_greedy(self, start: SweepStart, steps: int) -> Factors:
         """Update ``steps`` times, for each observation, the latent whose exact update raises the ELBO most."""
-        storage = layer.weights.storage()
-        return sweeping.sweep_greedy(Sweep(layer, storage, rows, q, terms, prior), storage, q.sd, steps)
+        return sweeping.sweep_greedy(Sweep(start), start.layer.weights.storage(), start.q.sd, steps)
 
 
 def _by_products(
@@ -158,7 +149,7 @@ def _row_terms(layer: Layer, rows: RowTable, eta: Array, spread: Array) -> tuple
     """Return value and magnitude of each observation, (N, 2), and the terms of the rows."""
     count, n = eta.shape
     error, kappa, totals = np.empty_like(eta), np.empty_like(eta), np.zeros((count, 2))
-    bias, spread = _plain(layer, layer.bias), np.require(spread, np.float64, "CW")
+    bias, spread = _plain(layer, layer.bias), np.require(spread, np.float64, ["C", "W"])
     number = threaded.threads(threaded.ENTRIES_OF_ROW * n)
     cuts, parts = threaded.even_cuts(n, number), np.zeros((number, 2))
     for k in range(count):
@@ -189,4 +180,4 @@ def _products(weights: Weights, storage: Any, count: int) -> Products:
 
 def _plain(layer: Layer, array: Any) -> Array:
     """Return a vector as kernels take it, of one entry where one serves all."""
-    return np.atleast_1d(np.require(array, layer.dtype, "CW"))
+    return np.atleast_1d(np.require(array, layer.dtype, ["C", "W"]))

@@ -114,9 +114,9 @@ def _advance(columns, members, low, high, panel, group, count, share, mean, sd, 
 
 
 @njit(nogil=True)
-def _update_group(
+def _update_group(  # type: ignore[no-untyped-def]
     table, columns, members, low, high, panel, group, state, trial, mean, sd, prior, unit, options, terms, work
-):  # type: ignore[no-untyped-def]
+):  # fmt: skip
     """Update the members at the positions from ``low`` to ``high`` at once; ``options`` as in ``sweep_groups``."""
     by_sum, surrogate, safe = options
     keep_together(panel, low, high)

@@ -34,29 +34,31 @@ def has_pass(storage: Any) -> bool:
 
 
 def one_pass(
-    storage: DenseStorage | SparseStorage, table: RowTable, bias: Array, mean: Array, sd: Array,
+    storage: Any, table: RowTable, bias: Array, mean: Array, sd: Array,
     *, spreads: bool, spread: int, sums: int,
 ) -> Found:  # fmt: skip
     """Make a pass for one observation; how many ``sums`` over rows: none, the gradient's, or all three.
 
     ``spreads``: whether to multiply with ``sd``; ``spread``: which of the two enters the rows (``compiled.rows``).
     """
+    dtype, m, compute = mean.dtype, len(mean), terms_for(table)
+    heavy = 0 if compute is None else threaded.ENTRIES_OF_ROW
     dense = isinstance(storage, DenseStorage)
-    dtype, m = mean.dtype, len(mean)
-    n = storage.array.shape[1 if storage.transposed else 0] if dense else len(storage.indptr) - 1
-    entries = storage.array.size if dense else len(storage.data)
-    compute = terms_for(table)
-    count = threaded.threads(entries + (0 if compute is None else threaded.ENTRIES_OF_ROW * n))
-    cuts = threaded.even_cuts(n, count) if dense else entry_cuts(storage.indptr, count)
+    if isinstance(storage, DenseStorage):
+        n = storage.array.shape[1 if storage.transposed else 0]
+        cuts = threaded.even_cuts(n, threaded.threads(storage.array.size + heavy * n))
+        kernel, shape = _dense_kernel(storage, mean, sd), (sums, m)
+    else:
+        n = len(storage.indptr) - 1
+        cuts = entry_cuts(storage.indptr, threaded.threads(len(storage.data) + heavy * n))
+        kernel, shape = _sparse_kernel(storage, mean, sd), (m if sums else 0, 4 if sums == 3 else 1)
     terms = tuple(np.empty(n, dtype) for _ in range(3))
-    kernel = _dense_kernel(storage, mean, sd) if dense else _sparse_kernel(storage, mean, sd)
-    parts = np.empty((count, sums, m) if dense else (count, m if sums else 0, {0: 1, 1: 1, 3: 4}[sums]), dtype)
-    totals = np.zeros((count, 2))
+    parts, totals = np.empty((len(cuts) - 1, *shape), dtype), np.zeros((len(cuts) - 1, 2))
     threaded.run_all([
         partial(kernel, *cut, table, bias, spreads, spread, *terms, compute, new_workspace(), own, total)
         for cut, own, total in zip(pairwise(cuts), parts, totals, strict=True)
     ])  # fmt: skip
-    added = parts[0] if count == 1 else parts.sum(axis=0)
+    added = parts[0] if len(parts) == 1 else parts.sum(axis=0)
     return Found(totals.sum(axis=0), added if dense else added.T, *terms)
 
 

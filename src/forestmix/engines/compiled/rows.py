@@ -91,13 +91,13 @@ def row_table(layer: Layer, observations: Observations) -> RowTable:
     if observations.observed is not None:
         kind = np.where(observations.observed, kind, np.int8(MISSING))
     # Writeable, or Numba would compile the kernels anew for arrays that are not.
-    return RowTable(*(np.require(np.atleast_2d(part), requirements="CW") for part in (kind, *given[1:])))
+    return RowTable(*(np.require(np.atleast_2d(part), requirements=["C", "W"]) for part in (kind, *given[1:])))
 
 
 def quadratic_rows(factor: Array) -> RowTable:
     """Return the rows ``-factor_i eta_i^2 / 2`` of one observation: ``e = -factor eta``, ``kappa = factor``."""
     zero, one = np.zeros(1), np.ones(1)
-    return RowTable(np.array([QUADRATIC], np.int8), np.require(factor, np.float64, "CW"), zero, one, zero, zero)
+    return RowTable(np.array([QUADRATIC], np.int8), np.require(factor, np.float64, ["C", "W"]), zero, one, zero, zero)
 
 
 def new_workspace() -> Array:

@@ -54,6 +54,11 @@ def read_array(name: str) -> Loaded:
     return Loaded(_numbers(path, values), names, str(path))
 
 
+def dense(values: Any) -> Any:
+    """Return an array that may be sparse as a dense one."""
+    return np.asarray(values if isinstance(values, np.ndarray) else values.toarray())
+
+
 def _split(name: str) -> tuple[Path, str | None]:
     """Return path and key; a file whose own name has a colon is found first."""
     path, colon, key = name.rpartition(":")

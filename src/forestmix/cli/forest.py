@@ -24,10 +24,8 @@ def forest(
     Example: [bold]forestmix forest data.csv --trees 8 --out forest.nc[/bold]
     and then [bold]forestmix report forest.nc[/bold].
     """
-    import numpy as np
-
     import forestmix as fmx
-    from forestmix.cli.arrays import about, read_array
+    from forestmix.cli.arrays import about, dense, read_array
     from forestmix.cli.frames import check_out
     from forestmix.cli.show import show_json, show_line, show_rows
     from forestmix.cli.watch import working
@@ -35,7 +33,7 @@ def forest(
 
     check_out(out)
     loaded = read_array(table)
-    X = np.asarray(loaded.values.toarray() if hasattr(loaded.values, "toarray") else loaded.values)
+    X = dense(loaded.values)
     names = loaded.names or [f"x{i}" for i in range(X.shape[-1])]
     with working(f"Learning {trees} trees"), about(loaded.path):
         model = fmx.ForestMixtureModel(trees, family=family.value, random_state=seed).fit(X)

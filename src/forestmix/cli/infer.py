@@ -10,7 +10,7 @@ from forestmix.cli.group import INTERRUPTED
 from forestmix.cli.options import Covariance, Json, Level, RowFamily, SaveTo
 
 if TYPE_CHECKING:
-    from forestmix import DEF, Posterior, Result
+    from forestmix import DEF, Result
     from forestmix.cli.arrays import Loaded
 
 
@@ -82,14 +82,13 @@ def row_family(name: str, noise_sd: float, trials: int) -> Any:
 
 def fitting(x: Loaded, W: Loaded) -> Any:
     """Return the observations as (n,) or (N, n), or raise an error that names both files."""
-    import numpy as np
-
     import forestmix as fmx
+    from forestmix.cli.arrays import dense
 
     if W.values.ndim != 2:
         raise fmx.ArgumentError(f"{W.path} must hold a matrix; its shape is {W.values.shape}.")
     n = W.values.shape[0]
-    values = np.asarray(x.values.toarray() if hasattr(x.values, "toarray") else x.values)
+    values = dense(x.values)
     if values.ndim == 2 and 1 in values.shape and values.size == n:
         values = values.ravel()
     if values.shape[-1] != n:
@@ -121,7 +120,7 @@ def show(result: Result, names: list[str] | None, level: float, out: str | None,
 
     single = result.data.single
     with working("posterior"):
-        table = _posterior(result).summary(level, names) if single else None
+        table = result.posterior().summary(level, names) if single else None
     if json:
         facts = {
             "command": "infer", "algorithm": result.algorithm, "objective_name": result.objective_name,
@@ -136,7 +135,3 @@ def show(result: Result, names: list[str] | None, level: float, out: str | None,
     show_line(result.message)
     if out is not None:
         show_line(f"Saved: {out}")
-
-
-def _posterior(result: Result) -> Posterior:
-    return result.posterior()

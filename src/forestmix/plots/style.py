@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -99,7 +99,7 @@ def several_axes(axes: Any, count: int, size: tuple[float, float]) -> Any:
     return given
 
 
-def _dress(axes: Sequence[Any]) -> None:
+def _dress(axes: Iterable[Any]) -> None:
     """Give axes that were made elsewhere the same spines and grid."""
     for one in axes:
         one.spines[["top", "right"]].set_visible(False)

@@ -93,4 +93,5 @@ def _show_start(axes: Axes, trace: Trace) -> None:
     axes.annotate(
         f"start: {' to '.join(ends)}", (float(trace.iteration[0]), bottom), (9, 5),
         textcoords="offset points", fontsize="small", color=VERMILION,
+        bbox={"facecolor": "white", "edgecolor": "none", "pad": 1, "alpha": 0.85},
     )  # fmt: skip

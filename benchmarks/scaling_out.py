@@ -105,6 +105,7 @@ def clusters(rows):
 
     for workers in (1, 2):
         options = {"n_workers": workers, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+        options["env"] = {"NUMBA_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
         with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
             generator = dask.array.random.default_rng(0)
             trip = best(lambda client=client: client.submit(int, pure=False).result(), 20)

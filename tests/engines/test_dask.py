@@ -99,11 +99,11 @@ def test_a_worker_that_is_killed_costs_a_retry(client):
 
 def test_entries_of_w_stay_with_their_workers(client):
     """What one iteration sends is some vectors of latents: far less than W, and nothing of the length of the rows."""
-    n, m = 20_000, 10
+    n, m = 200_000, 10
     rng = np.random.default_rng(0)
     x = rng.standard_normal(n)
     with client.as_current():
-        W = dask.array.random.default_rng(1).standard_normal((n, m), chunks=(5_000, m))
+        W = dask.array.random.default_rng(1).standard_normal((n, m), chunks=(50_000, m))
         layer = fmx.Layer(fmx.Gaussian(0.5), W)
         sent = []
         gather = client.gather
@@ -126,8 +126,14 @@ def test_entries_of_w_stay_with_their_workers(client):
             fmx.infer(fmx.DEF(layer), x, accelerate="cg", tol=1e-10, callback=lambda seen: before.append(len(sent)))
         finally:
             del client.submit, client.map, client.gather
+        moved = {key for log in client.run(_moved_between_workers).values() for key in log}
+        assert moved.isdisjoint(future.key for future in layer.weights.chunks.futures)
     assert len(before) > 5
     assert max(sent[before[1] : before[-1]]) <= 8 * m
+
+
+def _moved_between_workers(dask_worker):
+    return [key for transfer in dask_worker.transfer_incoming_log for key in transfer["keys"]]
 
 
 def _arrays(value):

@@ -30,6 +30,9 @@ KEPT_PART = 0.25
 #: Bytes of vectors up to which each task brings its own copy: one message less to wait for.
 SMALL_BYTES = 2**16
 
+#: Bytes of an entry's column, of which dense weights have none; the size of a chunk need not be exact.
+INDEX_BYTES = 4
+
 Convert = Callable[[Any], Weights]
 
 
@@ -54,8 +57,8 @@ class ClusterChunks(Chunks):
     def __init__(self, client: Any, delayed: Sequence[Any], convert: Convert) -> None:
         self.client = client
         computed = client.compute(list(delayed), optimize_graph=True)
-        self.futures = [self._task(convert, part) for part in computed]
-        super().__init__(self.fetch([self._task(_shape, part) for part in self.futures]))
+        self.futures = [self._task(_held, convert, part) for part in computed]
+        super().__init__(self.fetch([self._task(_call, _shape, (), part) for part in self.futures]))
 
     def place(self, parts: Sequence[Any]) -> list[Any]:
         """Return a task for each part that returns it: the scheduler can send it again."""
@@ -156,14 +159,29 @@ def _size(shared: tuple[Any, ...]) -> int:
     return sum(parts)
 
 
+@dataclass(frozen=True)
+class HeldChunk:
+    """Weights on a worker, of which Dask can tell the size: it weighs moving a task against moving what it needs."""
+
+    weights: Weights
+
+    def __sizeof__(self) -> int:
+        return self.weights.stored * (self.weights.dtype.itemsize + INDEX_BYTES)
+
+
+def _held(convert: Convert, found: Any) -> HeldChunk:
+    return HeldChunk(convert(found))
+
+
 def _constant(value: Any) -> Any:
     return value
 
 
 def _call(function: Callable[..., Any], shared: tuple[Any, ...], *own: Any) -> Any:
     """Call a function on a worker; overflow is for the loop to judge."""
+    given = (part.weights if isinstance(part, HeldChunk) else part for part in own)
     with np.errstate(all="ignore"):
-        return function(*own, *shared)
+        return function(*given, *shared)
 
 
 def _sum_of(first: Callable[[Any], Any] | None, *parts: Any) -> Any:

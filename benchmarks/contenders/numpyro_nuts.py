@@ -1,9 +1,9 @@
 """NUTS of NumPyro on a ``Regression``: the reference that posteriors are held to, with its Monte Carlo errors.
 
 NUTS is given favourable conditions: float64, a dense mass matrix for up to 150 variables, a likelihood that needs one
-product with X and one with its transpose, and for effects of groups the parametrisation that mixes well: effects of
-groups with many rows as they are, others divided by their scale. Two chains run one after another. After 1000 transitions of warm-up they draw
-blocks of 1000 until Monte Carlo errors are small, or for so many blocks.
+product with X and one with its transpose, and for effects of groups the parametrisation that mixes well
+(``Regression.divided``). Two chains run one after another. After 1000 transitions of warm-up they draw blocks of 1000
+until Monte Carlo errors are small, or the time is up.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ SEED, CHAINS, BLOCK = 0, 2, 1000
 DENSE_MASS = 150
 #: Blocks are added until the Monte Carlo standard errors of means, in sds, and of sds are below these.
 MEAN_ERROR, SD_ERROR = 0.01, 0.008
-#: Rows of a level on average above which its effect is sampled as it is.
-MANY_ROWS = 5
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ def log_density(problem: Regression) -> tuple[Callable[[Any], Any], Callable[[An
     groups = [jnp.asarray(group) for group in problem.groups.values()]
     p, noise, ends = X.shape[1], problem.family == "gaussian", np.cumsum([0, *problem.levels])
     total = p + ends[-1]
-    centred = [len(x) / count >= MANY_ROWS for count in problem.levels]
+    centred = [name not in problem.divided for name in problem.groups]
 
     def latents(free: Any) -> tuple[Any, list[Any], Any]:
         theta = free[total:]
@@ -109,8 +107,8 @@ def compiled_chains(problem: Regression) -> tuple[Any, Any]:
     return states, jax.jit(lambda states: jax.lax.map(advance, states)).lower(states).compile()
 
 
-def run_nuts(problem: Regression, most_blocks: int) -> Reference:
-    """Return the reference, from as many blocks of draws as its precision takes."""
+def run_nuts(problem: Regression, most_seconds: float) -> Reference:
+    """Return the reference, from as many blocks of draws as its precision takes, or as the time allows."""
     import jax
 
     jax.config.update("jax_enable_x64", True)
@@ -126,7 +124,7 @@ def run_nuts(problem: Regression, most_blocks: int) -> Reference:
         divergences += int(np.sum(diverging))
         reference = summary(np.concatenate(blocks, axis=1), divergences, times)
         precise = reference.mean_error.max() < MEAN_ERROR and reference.sd_error.max() < SD_ERROR
-        if precise or len(blocks) >= most_blocks:
+        if precise or times[-1] - times[1] >= most_seconds:
             return reference
 
 

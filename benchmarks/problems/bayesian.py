@@ -23,7 +23,8 @@ class Regression:
     """Rows with predictor ``offset + X beta + sum_k u_k[group_k]``, where the effects ``u_k`` are ``N(0, tau_k^2)``.
 
     ``family``: "gaussian" (with unknown noise), "bernoulli", "binomial" or "poisson"; ``groups``: the group of every
-    row, by the name of the random intercept; ``trials``: of binomial rows.
+    row, by the name of the random intercept; ``trials``: of binomial rows; ``divided``: groups whose effects a sampler
+    should draw divided by their scale, since the data say little of it.
     """
 
     title: str
@@ -33,6 +34,7 @@ class Regression:
     groups: dict[str, Array] = field(default_factory=dict)
     offset: Array | float = 0.0
     trials: Array | None = None
+    divided: tuple[str, ...] = ()
 
     @property
     def levels(self) -> list[int]:
@@ -138,7 +140,8 @@ def cancer_by_county() -> Regression:
     deaths, people = np.asarray(data.cancer, float), np.asarray(data.population, float)
     offset = np.log(people * deaths.sum() / people.sum())
     groups = {"county": np.arange(len(deaths))}
-    return Regression("cancer by county", "poisson", with_intercept(np.log(people)[:, None]), deaths, groups, offset)
+    X = with_intercept(np.log(people)[:, None])
+    return Regression("cancer by county", "poisson", X, deaths, groups, offset, divided=("county",))
 
 
 def affairs_by_occupation() -> Regression:
@@ -149,7 +152,9 @@ def affairs_by_occupation() -> Regression:
     occupations = ["occupation", "occupation_husb"]
     groups = {name: levels_of(data.exog[name]) for name in occupations}
     X = with_intercept(data.exog.drop(columns=occupations))
-    return Regression("affairs by occupations", "bernoulli", X, np.asarray(data.endog > 0, float), groups)
+    return Regression(
+        "affairs by occupations", "bernoulli", X, np.asarray(data.endog > 0, float), groups, divided=tuple(occupations)
+    )
 
 
 def sea_temperature() -> Regression:
@@ -172,7 +177,7 @@ def investment() -> Regression:
     data = datasets.grunfeld.load_pandas().data
     groups = {name: levels_of(data[name]) for name in ("firm", "year")}
     X = with_intercept(data[["value", "capital"]])
-    return Regression("investment", "gaussian", X, standard(data.invest), groups)
+    return Regression("investment", "gaussian", X, standard(data.invest), groups, divided=("year",))
 
 
 REGRESSIONS = (

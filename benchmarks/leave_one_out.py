@@ -66,7 +66,8 @@ def compare(problem: Regression, count: int) -> list[str | float]:
     error = abs(found.sum() / exact.sum() - 1)
     return [
         problem.title, problem.size, f"{len(rows)}", f"{exact.sum():.2f}", f"{found.sum():.2f}", f"{error:.2%}",
-        f"{np.max(np.abs(found - exact)):.3f}", f"{len(loo.untrusted)}", f"{each * len(problem.x) / seconds:,.0f}", error,
+        f"{np.max(np.abs(found - exact)):.3f}", f"{len(loo.untrusted)}",
+        f"{each * len(problem.x) / seconds:,.0f}", error,
     ]  # fmt: skip
 
 
@@ -100,7 +101,8 @@ def measure(size: str, say: Callable[[str], None]) -> Section:
     section.tables.append(Table("", columns, [line[:-1] for line in lines]))
     worst = max(line[-1] for line in lines)
     section.targets = [
-        Target(f"leave-one-out, sum on {len(SETS)} data sets", f"within {CLOSE:.0%}", f"{worst:.2%} at worst", bool(worst <= CLOSE)),
+        Target(f"leave-one-out, sum on {len(SETS)} data sets", f"within {CLOSE:.0%}", f"{worst:.2%} at worst",
+               bool(worst <= CLOSE)),
         Target(f"leave-one-out, {MANY_ROWS:,} rows", f"under {SECONDS:.0f} s", f"{seconds:.1f} s", seconds < SECONDS),
     ]  # fmt: skip
     return section

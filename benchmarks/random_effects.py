@@ -139,17 +139,17 @@ def measure(size: str, say: Callable[[str], None]) -> Section:
         runs[title] = alone(function, *arguments)
     section = Section("random_effects", "Random intercepts of many groups")
     section.notes.append(
-        f"Poisson rows with {FIXED} fixed effects; the groups' sd that was put in is {TAU}. Peak memory of the process, "
-        "beside that before the run, with data and libraries. The last column is the largest distance of a fixed effect "
-        "from the truth, in its own posterior standard deviation."
+        f"Poisson rows with {FIXED} fixed effects; the groups' sd that was put in is {TAU}. Peak memory of the "
+        "process, beside that before the run, with data and libraries. The last column is the largest distance of a "
+        "fixed effect from the truth, in its own posterior standard deviation."
     )
     columns = ["problem", "time", "peak memory", "before", "sd of groups", "fixed effects"]
     section.tables.append(Table("", columns, [line(title, run) for title, run in runs.items()]))
     dummies, unknown = (next(run for title, run in runs.items() if word in title) for word in ("dummies", "unknown"))
     away = abs(unknown.scale - TAU) / unknown.scale_sd
     section.targets = [
-        Target(f"{levels:,} levels and {DUMMIES} dummies", f"seconds (under {SECONDS:.0f} s)", f"{dummies.seconds:.1f} s",
-               bool(dummies.seconds < SECONDS)),
+        Target(f"{levels:,} levels and {DUMMIES} dummies", f"seconds (under {SECONDS:.0f} s)",
+               f"{dummies.seconds:.1f} s", bool(dummies.seconds < SECONDS)),
         Target(f"sd of {groups:,} groups recovered", "within 3 posterior sds",
                f"{unknown.scale:.4f} +- {unknown.scale_sd:.4f}, {TAU} put in", bool(away < 3)),
     ]  # fmt: skip

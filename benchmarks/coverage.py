@@ -7,18 +7,21 @@ distance of the ranks' distribution from the uniform one, and the share of left-
 which for counts is at least the level.
 """
 
-import argparse
-import time
+from pathlib import Path
 
 import numpy as np
 import scipy
 
 import forestmix as fmx
+from benchmarks.harness.results import Section, Table, Target
 
 #: Rows, latents, observations of each model, and the share of rows that are missing and predicted.
 N_ROWS, N_LATENTS, OBSERVATIONS, MISSING = 60, 6, 5, 0.1
 #: Weight of the column that all columns share; a correlation of 0.5.
 SHARED = 1.0
+MODELS, SEED = {"small": 5, "default": 500, "large": 2000}, 0
+PICTURE = Path("docs/coverage.png")
+TITLES = ["rows", "corrected 90 %", "corrected 50 %", "factorised 90 %", "factorised 50 %", "ranks", "rows 90 %"]
 KINDS = ("corrected", "factorised")
 FAMILIES = {
     "Gaussian": lambda n: fmx.Gaussian(0.8),
@@ -81,27 +84,34 @@ def draw(ranks, path):
     figure.savefig(path, dpi=110)
 
 
-def main(models=100, seed=0, plot=None):
-    """Print the table, and draw the ranks if there is a file to draw them in."""
-    began = time.perf_counter()
-    titles = ("corrected 90 %", "corrected 50 %", "factorised 90 %", "factorised 50 %", "ranks", "rows 90 %")
-    print(f"{models} models of each family, {OBSERVATIONS} observations each, {N_ROWS} rows, {N_LATENTS} latents")
-    print(f"{'rows':<14}" + "".join(f"{title:>17}" for title in titles))
-    ranks = {}
+def measure(size, say):
+    """Return the section of the page; the picture goes beside it."""
+    models, rows, ranks, covered_90 = MODELS[size], [], {}, {}
     for name, family in FAMILIES.items():
-        shares, ranks[name], rows = simulate(family(N_ROWS), models, np.random.default_rng(seed))
-        distance = scipy.stats.kstest(ranks[name]["corrected"], "uniform").statistic
-        # The interval of a row of 0 and 1 is that of its probability, which is not where x lies.
-        last = f"{rows:>17.1%}" if name not in ("Bernoulli", "Mixed") else f"{'':>17}"
-        print(f"{name:<14}" + "".join(f"{share:>17.1%}" for share in shares.values()) + f"{distance:>17.3f}{last}")
-    if plot is not None:
-        draw(ranks, plot)
-    print(f"{time.perf_counter() - began:.0f} s")
+        say(name)
+        shares, ranks[name], predicted = simulate(family(N_ROWS), models, np.random.default_rng(SEED))
+        rows.append(line(name, shares, ranks[name]["corrected"], predicted))
+        covered_90[name] = shares["corrected", 0.9]
+    if size != "small":
+        draw(ranks, PICTURE)
+    section = Section("coverage", "Coverage of intervals")
+    section.notes.append(
+        f"{models} models of each family, {OBSERVATIONS} observations each, {N_ROWS} rows, {N_LATENTS} latents whose "
+        "columns have a correlation of 0.5: the share of true latents inside their intervals, the largest distance of "
+        "the distribution of their ranks from the uniform one, and the share of left-out rows in theirs, which for "
+        "counts is at least the level. The picture is in [How far to trust it](trust.md)."
+    )
+    section.tables.append(Table("", TITLES, rows))
+    worst = max(covered_90.values(), key=lambda share: abs(share - 0.9))
+    section.targets.append(
+        Target("90 % intervals of latents cover", "88 to 92 %", f"{worst:.1%} at worst", bool(0.88 <= worst <= 0.92))
+    )
+    return section
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--models", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--plot", help="a file for a picture of the ranks")
-    main(**vars(parser.parse_args()))
+def line(name, shares, ranks, predicted):
+    """Return a line of the table."""
+    distance = scipy.stats.kstest(ranks, "uniform").statistic
+    # The interval of a row of 0 and 1 is that of its probability, which is not where x lies.
+    last = f"{predicted:.1%}" if name not in ("Bernoulli", "Mixed") else ""
+    return [name, *(f"{share:.1%}" for share in shares.values()), f"{distance:.3f}", last]

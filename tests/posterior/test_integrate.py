@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.optimize
 import scipy.sparse
 import scipy.special
 import scipy.stats
@@ -230,6 +231,29 @@ def test_an_sd_left_out_is_found():
     low, high = fit.scales[0].interval(0.99)
     assert low < 30 < high
     assert "of FromData()" in repr(fit.scales[0])
+
+
+def test_the_mode_is_found_from_a_steep_start():
+    """Many rows make L so steep at its start that a step along the slope would leave every sensible scale behind."""
+    rng = np.random.default_rng(5)
+    n, first, second = 300, rng.integers(0, 15, 300), rng.integers(0, 20, 300)
+    Z = np.c_[np.ones(n), np.eye(15)[first], np.eye(20)[second]]
+    x = 0.8 * rng.standard_normal(15)[first] + 0.05 * rng.standard_normal(20)[second] + 0.1 * rng.standard_normal(n)
+    noise, one, other = (HalfNormal(1.0) for _ in range(3))
+    prior = fmx.Prior(fmx.Gaussian(sd=[1.0, *[one] * 15, *[other] * 20]))
+    model = fmx.DEF(fmx.Layer(fmx.Gaussian(sd=noise), scipy.sparse.csr_array(Z)), prior=prior)
+
+    def negative(theta):
+        """Minus the log of evidence and prior, by the dense normal distribution of x."""
+        scales = np.exp(theta)
+        spread = np.r_[1.0, np.full(15, scales[1]), np.full(20, scales[2])]
+        evidence = scipy.stats.multivariate_normal(np.zeros(n), (Z * spread**2) @ Z.T + scales[0] ** 2 * np.eye(n))
+        return -evidence.logpdf(x) + 0.5 * scales @ scales - np.sum(theta)
+
+    expected = scipy.optimize.minimize(negative, np.log([0.1, 0.8, 0.05]), method="Nelder-Mead").x
+    found = integrate.climb(ScaleObjective(model, observations(model, x)))
+    assert model.unknown_scales == (noise, one, other)
+    np.testing.assert_allclose(found, expected, atol=1e-3)
 
 
 def test_a_group_sd_near_zero_is_no_trouble():

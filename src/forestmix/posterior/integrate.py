@@ -34,8 +34,8 @@ MOST_SCALES = 6
 SLOPE_TOLERANCE = 1e-3
 #: Steps of the differences that give the curvature, and the standard deviations that it may stand for.
 DIFFERENCE, SMALLEST_SD, LARGEST_SD = 0.02, 1e-4, 2.0
-#: How far the climb may go from its start, on the line of logarithms.
-REACH = 30.0
+#: How far the climb may go from its start, on the line of logarithms; at once; and in how many boxes at most.
+REACH, BOX, MOST_CLIMBS = 30.0, 3.0, 40
 #: Bytes that the starts of inner fits may take.
 STARTS_BYTES = 2**28
 #: Bytes of factors that nodes hold on to; those of further nodes are made anew when they are needed.
@@ -156,20 +156,54 @@ def _fit(objective: ScaleObjective, seed: int) -> ScaleFit:
 
 
 def climb(objective: ScaleObjective) -> Array:
-    """Return the mode of L."""
+    """Return the mode of L, by L-BFGS-B in a box around the last point, for as long as it ends on the box's border.
 
-    def negative(theta: Any) -> tuple[float, Any]:
+    L is divided by its largest slope, so that the first step, which is along the slope, is no longer than one: a scale
+    e times as large. A box in which no better point was found is halved.
+    """
+    start = theta = objective.terms.start()
+    here, side = objective.evaluate(theta), BOX
+    for _ in range(MOST_CLIMBS):
+        unit = np.max(np.abs(here.slope))
+        if unit <= SLOPE_TOLERANCE:
+            break
+        low, high = np.maximum(theta - side, start - REACH), np.minimum(theta + side, start + REACH)
+        found, there = _climb_in_box(objective, theta, here, low, high)
+        inside = (found > low) & (found < high)
+        stuck = np.array_equal(found, theta)
+        theta, here = found, there
+        if stuck:
+            side *= 0.5
+        elif inside.all() or (np.abs(found - start) >= REACH)[~inside].all():
+            break
+    return theta
+
+
+def _climb_in_box(
+    objective: ScaleObjective, theta: Array, here: Evaluated, low: Array, high: Array
+) -> tuple[Array, Evaluated]:
+    """Return the best point in a box from theta, where L is known, and L there."""
+    unit, known = float(np.max(np.abs(here.slope))), {theta.tobytes(): here}
+
+    def negative(point: Any) -> tuple[float, Any]:
         try:
-            found = objective.evaluate(theta)
+            if point.tobytes() not in known:
+                known[point.tobytes()] = _without_fits(objective.evaluate(point))
         except ForestmixError:
-            return np.inf, np.zeros_like(theta)
-        return -found.value, -found.slope
+            return np.inf, np.zeros_like(point)
+        found = known[point.tobytes()]
+        return -found.value / unit, -found.slope / unit
 
-    start = objective.terms.start()
-    limits: Any = [(one - REACH, one + REACH) for one in start]
-    options: Any = {"gtol": SLOPE_TOLERANCE, "ftol": 1e-13}
-    found = scipy.optimize.minimize(negative, start, jac=True, method="L-BFGS-B", bounds=limits, options=options)
-    return np.asarray(found.x)
+    options: Any = {"gtol": SLOPE_TOLERANCE / unit, "ftol": 1e-13}
+    limits: Any = np.stack([low, high], axis=1)
+    found = scipy.optimize.minimize(negative, theta, jac=True, method="L-BFGS-B", bounds=limits, options=options)
+    best = np.asarray(found.x)
+    return best, known.get(best.tobytes(), here)
+
+
+def _without_fits(found: Evaluated) -> Evaluated:
+    """Return L and its slope alone: fits hold factors."""
+    return found._replace(fits=())
 
 
 def curvature(objective: ScaleObjective, mode: Array) -> Array:

@@ -44,7 +44,7 @@ def watched(tol: float) -> Iterator[Watch]:
                 raise KeyboardInterrupt
             watch.interrupted = True
 
-        if threading.current_thread() is not threading.main_thread():
+        if threading.current_thread() != threading.main_thread():
             yield watch
             return
         before = signal.signal(signal.SIGINT, stop)

@@ -19,7 +19,8 @@ $(VENV)/.installed-%: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable ".[$*]"
 	touch $@
 
-demo: $(VENV)/.installed
+# Beside the base: pandas and formulaic for the regression by a formula, xarray and h5netcdf for its file.
+demo: $(VENV)/.installed-regression,io
 	$(BIN)/forestmix demo --out demo-output
 
 test: $(VENV)/.installed-test lint

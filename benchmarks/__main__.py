@@ -12,25 +12,17 @@ from pathlib import Path
 
 from benchmarks.harness.facts import machine_facts
 from benchmarks.harness.figures import draw
-from benchmarks.harness.page import verdict, write_page
-from benchmarks.harness.results import FILE, Results, Section, load, save
+from benchmarks.harness.page import POSTERIOR_PAGE, verdict, write_page
+from benchmarks.harness.results import FILE, POSTERIOR_FILE, Results, Section, load, save
 from benchmarks.harness.worker import Worker
 
 #: In the order of the page. Modules are imported when they run, so that the page can be written without contenders.
 SECTIONS = ("machine", "gaussian_mean", "gaussian_meanfield", "elbo", "scaling", "coordinate", "startup")
+#: What the posterior page is written from, likewise; not part of ``make bench``.
+POSTERIORS = ("posteriors", "beside", "coverage", "leave_one_out", "sparse_sds", "random_effects")
 #: Older benchmarks that print and write nothing.
-PRINTED = (
-    "windows",
-    "passes",
-    "expectations",
-    "engines",
-    "launch",
-    "latents",
-    "forest",
-    "nuts",
-    "coverage",
-    "scaling_out",
-)
+PRINTED = ("windows", "passes", "expectations", "engines", "launch", "latents", "forest", "scaling_out")
+NAMES = SECTIONS + POSTERIORS + PRINTED
 SIZES = ("small", "default", "large")
 
 
@@ -47,16 +39,22 @@ def meter(name: str) -> Callable[[str], None]:
 def run_section(name: str, size: str) -> Section:
     """Measure one section, and note when and how long."""
     began = time.perf_counter()
-    section = import_module(f"benchmarks.sections.{name}").measure(size, meter(name))
+    folder = "benchmarks.sections" if name in SECTIONS else "benchmarks"
+    section = import_module(f"{folder}.{name}").measure(size, meter(name))
     section.size, section.date = size, date.today().isoformat()
     section.seconds = time.perf_counter() - began
     return section
 
 
-def render(results: Results, folder: Path) -> None:
+def render(results: Results, folder: Path, posteriors: bool = False) -> None:
     """Write the page and its plots."""
-    write_page(results, SECTIONS, folder / "benchmarks.md", draw(results, folder))
-    print(f"wrote {folder / 'benchmarks.md'}")
+    if posteriors:
+        path = folder / "posteriors.md"
+        write_page(results, POSTERIORS, path, {}, POSTERIOR_PAGE)
+    else:
+        path = folder / "benchmarks.md"
+        write_page(results, SECTIONS, path, draw(results, folder))
+    print(f"wrote {path}")
     for section in results.sections.values():
         for target in section.targets:
             print(f"  {verdict(section, target):<12} {target.claim}: {target.measured} (target {target.target})")
@@ -66,15 +64,15 @@ def arguments() -> argparse.Namespace:
     """Return the options of the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help=f"{', '.join(SECTIONS + PRINTED)}; all but the last 10"
+        "names", nargs="*", metavar="NAME", help=f"{', '.join(NAMES)}; all of the first {len(SECTIONS)} when left out"
     )
     parser.add_argument("--size", choices=SIZES, default="default", help="small: a smoke run; large: full sizes")
     parser.add_argument("--out", type=Path, default=Path("docs"), help="folder of the page (docs)")
     parser.add_argument("--render", type=Path, metavar="JSON", help="write the page from stored results, run nothing")
     options = parser.parse_args()
     for name in options.names:
-        if name not in SECTIONS + PRINTED:
-            parser.error(f"unknown benchmark {name!r}; there are: {', '.join(SECTIONS + PRINTED)}")
+        if name not in NAMES:
+            parser.error(f"unknown benchmark {name!r}; there are: {', '.join(NAMES)}")
     return options
 
 
@@ -82,18 +80,21 @@ def main() -> int:
     """Run what was asked for; the page keeps its other sections, and is written anew after each."""
     options = arguments()
     if options.render is not None:
-        render(load(options.render), options.out)
+        render(load(options.render), options.out, options.render.name == POSTERIOR_FILE)
         return 0
     Worker.empty_cache = options.size != "small"
     began = time.perf_counter()
+    written = set()
     for name in options.names or SECTIONS:
         if name in PRINTED:
             import_module(f"benchmarks.{name}").main()
             continue
-        results = load(options.out / FILE).merged({name: run_section(name, options.size)}, machine_facts())
-        save(results, options.out / FILE)
-    if set(options.names or SECTIONS) & set(SECTIONS):
-        render(load(options.out / FILE), options.out)
+        path = options.out / (POSTERIOR_FILE if name in POSTERIORS else FILE)
+        section = run_section(name, options.size)
+        save(load(path).merged({name: section}, machine_facts()), path)
+        written.add(path)
+    for path in sorted(written):
+        render(load(path), options.out, path.name == POSTERIOR_FILE)
     print(f"{time.perf_counter() - began:.0f} s in all")
     return 0
 

@@ -7,18 +7,22 @@ distance of the ranks' distribution from the uniform one, and the share of left-
 which for counts is at least the level.
 """
 
-import argparse
-import time
+from pathlib import Path
 
 import numpy as np
 import scipy
 
 import forestmix as fmx
+from benchmarks.harness.results import Section, Table, Target
 
 #: Rows, latents, observations of each model, and the share of rows that are missing and predicted.
 N_ROWS, N_LATENTS, OBSERVATIONS, MISSING = 60, 6, 5, 0.1
 #: Weight of the column that all columns share; a correlation of 0.5.
 SHARED = 1.0
+MODELS, SEED = {"small": 5, "default": 500, "large": 2000}, 0
+PICTURE = Path("docs/coverage.png")
+TITLES = ["rows", "corrected 90 %", "corrected 50 %", "factorised 90 %", "factorised 50 %", "ranks", "rows 90 %"]
+KINDS = ("corrected", "factorised")
 FAMILIES = {
     "Gaussian": lambda n: fmx.Gaussian(0.8),
     "Bernoulli": lambda n: fmx.Bernoulli(),
@@ -42,41 +46,72 @@ def covered(posterior, truth, level):
 
 def simulate(family, models, rng):
     """Return the shares covered, by kind and level, the ranks of the truth, and the share of rows predicted."""
-    shares = {(kind, level): [] for kind in ("corrected", "factorised") for level in (0.9, 0.5)}
-    ranks, rows = [], []
+    shares = {(kind, level): [] for kind in KINDS for level in (0.9, 0.5)}
+    ranks, rows = {kind: [] for kind in KINDS}, []
     for _ in range(models):
         model = random_model(family, rng)
         draw = model.sample(rng, OBSERVATIONS)
         hidden = rng.random(draw.x.shape) < MISSING
         result = fmx.infer(model, np.where(hidden, np.nan, draw.x))
         truth = draw.latents[0]
-        posteriors = {kind: result.posterior(kind) for kind in ("corrected", "factorised")}
+        posteriors = {kind: result.posterior(kind) for kind in KINDS}
         for kind, level in shares:
             shares[kind, level].append(covered(posteriors[kind], truth, level))
-        posterior = posteriors["corrected"]
-        ranks.append(scipy.special.ndtr((truth - posterior.mean) / posterior.sd))
-        predicted = posterior.predict(level=0.9)
+        for kind, posterior in posteriors.items():
+            ranks[kind].append(scipy.special.ndtr((truth - posterior.mean) / posterior.sd))
+        predicted = posteriors["corrected"].predict(level=0.9)
         rows.append(((predicted.lower <= draw.x) & (draw.x <= predicted.upper))[hidden])
-    distance = scipy.stats.kstest(np.ravel(ranks), "uniform").statistic
-    return {key: float(np.mean(parts)) for key, parts in shares.items()}, distance, float(np.mean(np.concatenate(rows)))
+    shares = {key: float(np.mean(parts)) for key, parts in shares.items()}
+    return shares, {kind: np.ravel(parts) for kind, parts in ranks.items()}, float(np.mean(np.concatenate(rows)))
 
 
-def main(models=100, seed=0):
-    """Print the table."""
-    began = time.perf_counter()
-    titles = ("corrected 90 %", "corrected 50 %", "factorised 90 %", "factorised 50 %", "ranks", "rows 90 %")
-    print(f"{models} models of each family, {OBSERVATIONS} observations each, {N_ROWS} rows, {N_LATENTS} latents")
-    print(f"{'rows':<14}" + "".join(f"{title:>17}" for title in titles))
+def draw(ranks, path):
+    """Draw the ranks of the truth in the posterior, which are uniform for one that is right."""
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(1, len(ranks), figsize=(11, 2.4), sharey=True, layout="constrained")
+    for axis, (name, kinds) in zip(axes, ranks.items(), strict=True):
+        for kind, colour in (("factorised", "#D55E00"), ("corrected", "#0072B2")):
+            axis.hist(
+                kinds[kind], 20, range=(0, 1), density=True, histtype="step", color=colour, linewidth=1.6, label=kind
+            )
+        axis.axhline(1.0, color="#999999", linewidth=0.8, linestyle="--")
+        axis.set_title(name, loc="left", fontsize="medium")
+        axis.set_xlabel("rank of the truth")
+        axis.spines[["top", "right"]].set_visible(False)
+    axes[0].set_ylabel("density")
+    axes[0].legend(frameon=False, fontsize="small")
+    figure.savefig(path, dpi=110)
+
+
+def measure(size, say):
+    """Return the section of the page; the picture goes beside it."""
+    models, rows, ranks, covered_90 = MODELS[size], [], {}, {}
     for name, family in FAMILIES.items():
-        shares, distance, rows = simulate(family(N_ROWS), models, np.random.default_rng(seed))
-        # The interval of a row of 0 and 1 is that of its probability, which is not where x lies.
-        last = f"{rows:>17.1%}" if name not in ("Bernoulli", "Mixed") else f"{'':>17}"
-        print(f"{name:<14}" + "".join(f"{share:>17.1%}" for share in shares.values()) + f"{distance:>17.3f}{last}")
-    print(f"{time.perf_counter() - began:.0f} s")
+        say(name)
+        shares, ranks[name], predicted = simulate(family(N_ROWS), models, np.random.default_rng(SEED))
+        rows.append(line(name, shares, ranks[name]["corrected"], predicted))
+        covered_90[name] = shares["corrected", 0.9]
+    if size != "small":
+        draw(ranks, PICTURE)
+    section = Section("coverage", "Coverage of intervals")
+    section.notes.append(
+        f"{models} models of each family, {OBSERVATIONS} observations each, {N_ROWS} rows, {N_LATENTS} latents whose "
+        "columns have a correlation of 0.5: the share of true latents inside their intervals, the largest distance of "
+        "the distribution of their ranks from the uniform one, and the share of left-out rows in theirs, which for "
+        "counts is at least the level. The picture is in [How far to trust it](trust.md)."
+    )
+    section.tables.append(Table("", TITLES, rows))
+    worst = max(covered_90.values(), key=lambda share: abs(share - 0.9))
+    section.targets.append(
+        Target("90 % intervals of latents cover", "88 to 92 %", f"{worst:.1%} at worst", bool(0.88 <= worst <= 0.92))
+    )
+    return section
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--models", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=0)
-    main(**vars(parser.parse_args()))
+def line(name, shares, ranks, predicted):
+    """Return a line of the table."""
+    distance = scipy.stats.kstest(ranks, "uniform").statistic
+    # The interval of a row of 0 and 1 is that of its probability, which is not where x lies.
+    last = f"{predicted:.1%}" if name not in ("Bernoulli", "Mixed") else ""
+    return [name, *(f"{share:.1%}" for share in shares.values()), f"{distance:.3f}", last]

@@ -1,4 +1,4 @@
-"""Microseconds of one evaluation of all statistics: the reference engine beside the compiled site, W dense.
+"""Microseconds of one evaluation of all statistics: the reference engine beside the compiled one, W dense.
 
 Both have evaluated once before, so nothing is compiled or prepared in the time. They take turns, and the shortest of
 many times counts. The last column is after how many evaluations compiling would have paid, if it takes ten seconds.
@@ -7,14 +7,13 @@ many times counts. The last column is after how many evaluations compiling would
 import time
 
 import numpy as np
-from forestmix.statistics import Site
 
 import forestmix as fmx
-from forestmix import small
-from forestmix.engines.protocol import Want
+from forestmix.engines.compiled.engine import CompiledEngine
+from forestmix.engines.protocol import Spread, Want
 from forestmix.engines.reference import ReferenceEngine
+from forestmix.latents import GaussianFactors
 from forestmix.model import observations
-from forestmix.problem.given import GaussianFactors
 
 SHAPES = [(50, 5), (50, 20), (500, 10), (500, 100), (2000, 20), (2000, 200), (5000, 50), (5000, 1000)]
 FAMILIES = {"gaussian": fmx.Gaussian(1.0), "bernoulli": fmx.Bernoulli(), "poisson": fmx.Poisson()}
@@ -29,9 +28,13 @@ def contenders(name, shape, objective):
     model = fmx.DEF(fmx.Layer(FAMILIES[name], rng.standard_normal(shape) / np.sqrt(m)))
     layer, data = model.layers[0], observations(model, model.sample(rng).x)
     q = GaussianFactors(rng.standard_normal((1, m)), np.full((1, m), 0.3))
-    site, engine = Site(layer, data, objective, both=True), ReferenceEngine()
-    rows = engine.observe(layer, data)
-    return lambda: engine.statistics(layer, rows, q, Want.ALL, objective), lambda: site.statistics(q)
+    spread = Spread.ABSOLUTE if objective == "fm" else Spread.SQUARED
+
+    def evaluation(engine):
+        rows = engine.observe(layer, data)
+        return lambda: engine.statistics(layer, rows, q, Want.ALL, spread)
+
+    return [evaluation(engine) for engine in (ReferenceEngine(), CompiledEngine())]
 
 
 def shortest_times(calls):
@@ -46,7 +49,6 @@ def shortest_times(calls):
 
 
 def main() -> None:
-    small.ENTRIES = small.LATENTS = 0  # so that sites are compiled, however small
     print("rows              n x m objective  reference  compiled  ratio  pays after")
     for name in FAMILIES:
         for shape in SHAPES:

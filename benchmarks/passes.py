@@ -20,10 +20,11 @@ import numpy as np
 from scipy import sparse
 
 import forestmix as fmx
-from forestmix.inference.accelerate import dot, ratio
-from forestmix.inference.base import Memory, Proposal
+from forestmix.inference.backtracking import plain_retreats
+from forestmix.inference.base import Accelerator, Proposal
 from forestmix.inference.newton import NewtonSteps
-from forestmix.problem.given import GaussianFactors
+from forestmix.latents import GaussianFactors
+from forestmix.problem.conjugate import dot, quotient
 
 GAP = 1e-8
 LIMIT, PLAIN_LIMIT = 2000, 4000
@@ -38,7 +39,7 @@ PROBLEMS = {
 CORRELATED = {"Bernoulli, correlated": (fmx.Bernoulli(), 1.0), "Poisson, correlated": (fmx.Poisson(), 0.03)}
 
 
-class SecantMemory(Memory):
+class SecantMemory(Accelerator):
     """L-BFGS on the means; the variances take their fixed point at every step."""
 
     def __init__(self):
@@ -55,19 +56,23 @@ class SecantMemory(Memory):
             if (dot(change, fall) > 0).all():
                 self.pairs = [*self.pairs, (change, fall)][-10:]
         self.last = (point.q.mean, point.gradient)
-        metric = problem.prior_precision + problem.curvature(point)
+        metric = problem.prior.precision + problem.curvature(point)
         rest, shares = point.gradient, []
         for change, fall in reversed(self.pairs):
-            shares.append(ratio(dot(change, rest), dot(change, fall)))
+            shares.append(quotient(dot(change, rest), dot(change, fall)))
             rest = rest - shares[-1] * fall
         scale = 1.0
         if self.pairs:
             change, fall = self.pairs[-1]
-            scale = ratio(dot(change, fall), dot(fall, fall / metric))
+            scale = quotient(dot(change, fall), dot(fall, fall / metric))
         step = scale * rest / metric
         for (change, fall), share in zip(self.pairs, reversed(shares), strict=True):
-            step = step + change * (share - ratio(dot(fall, step), dot(change, fall)))
+            step = step + change * (share - quotient(dot(fall, step), dot(change, fall)))
         return Proposal(GaussianFactors(point.q.mean + step, problem.precision(point) ** -0.5), 1, problem.size)
+
+    def retreats(self, problem, point, refused):
+        """Yield the plain step and shorter ones."""
+        yield from plain_retreats(problem, point)
 
 
 @dataclass(frozen=True)

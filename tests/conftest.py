@@ -8,7 +8,7 @@ from forestmix.engines import choice
 from forestmix.engines.compiled import threaded
 
 #: Folders whose tests choose engines themselves, or are about what runs above them.
-AS_THEY_COME = {"engines", "posterior", "regression", "scales"}
+AS_THEY_COME = {"engines", "files", "posterior", "regression", "scales"}
 
 
 @pytest.fixture(autouse=True, scope="module")

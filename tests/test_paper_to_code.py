@@ -1,7 +1,10 @@
 """The page that maps the paper to the code: its names exist, their docstrings say so, and Algorithm 1 is what runs."""
 
+import ast
 import importlib
+import inspect
 import re
+import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +58,29 @@ def test_the_docstring_says_where_in_the_paper_it_comes_from(row):
 def test_every_name_on_the_page_exists():
     for name in names_in(PAGE):
         assert found(name) is not None
+
+
+#: What a reader of the paper looks for first.
+THEOREMS = [
+    "forestmix.engines.reference.forest_mixture_spread",
+    "forestmix.bounds.auxiliary.optimal_auxiliary",
+    "forestmix.problem.updates.forest_mixture_update",
+    "forestmix.inference.forest_mixture.ForestMixture.propose",
+]
+
+
+@pytest.mark.parametrize("name", THEOREMS)
+def test_theorems_and_the_algorithm_are_short_and_on_the_page(name):
+    """Of at most 25 lines, besides the docstring."""
+    assert f"`{name}`" in PAGE
+    function = ast.parse(textwrap.dedent(inspect.getsource(found(name)))).body[0]
+    docstring = function.body[0]
+    assert ast.get_docstring(function)
+    assert lines(function) - lines(docstring) <= 25
+
+
+def lines(node):
+    return node.end_lineno - node.lineno + 1
 
 
 def test_every_display_and_number_of_the_paper_is_there():

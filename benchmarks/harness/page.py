@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from textwrap import fill
+from typing import NamedTuple
 
 from benchmarks.harness.results import Results, Section, Table, Target
 
@@ -31,8 +32,28 @@ make bench                                  # everything; each section says how 
 .venv/bin/python -m benchmarks --render docs/benchmarks.json  # write this page again from stored numbers
 ```
 
-`windows`, `passes`, `expectations`, `engines`, `launch`, `latents`, `forest` and `nuts` print tables of their own and
-are run by name; the last two are slow. None of them is part of `make bench`.
+`windows`, `passes`, `expectations`, `engines`, `launch`, `latents` and `forest` print tables of their own and are run
+by name; the last is slow. [Posteriors](posteriors.md) has a page of its own. None of them is part of `make bench`.
+"""
+
+POSTERIOR_INTRODUCTION = """\
+# Posteriors, measured
+
+Written by `python -m benchmarks posteriors beside coverage leave_one_out sparse_sds random_effects`; do not edit. Is
+what `posterior()` reports right? It is held to NUTS, to exact solves, to fitting again and to simulated truths, with
+data that come with scikit-learn and statsmodels. [How far to trust it](trust.md) says what to make of it. Times are of
+one run on a machine that had other work to do, so ratios of less than two say nothing.
+"""
+
+POSTERIOR_RERUN = """\
+## Run it again
+
+```bash
+python -m benchmarks posteriors              # one section or several; the others stay on this page as they are
+python -m benchmarks posteriors --size small # a smoke run
+```
+
+Needs `pip install -e ".[bench]"`; `beside` also takes what it finds of pymc-extras and gpboost.
 """
 
 
@@ -47,7 +68,20 @@ def wrap(text: str) -> str:
     return fill(text, 118, break_long_words=False, break_on_hyphens=False)
 
 
-def write_page(results: Results, order: Sequence[str], path: Path, figures: dict[str, str]) -> None:
+class Frame(NamedTuple):
+    """What stands before and after the sections of a page."""
+
+    introduction: str
+    rerun: str
+
+
+BENCHMARK_PAGE = Frame(INTRODUCTION, RERUN)
+POSTERIOR_PAGE = Frame(POSTERIOR_INTRODUCTION, POSTERIOR_RERUN)
+
+
+def write_page(
+    results: Results, order: Sequence[str], path: Path, figures: dict[str, str], frame: Frame = BENCHMARK_PAGE
+) -> None:
     """Write the page.
 
     Args:
@@ -55,15 +89,16 @@ def write_page(results: Results, order: Sequence[str], path: Path, figures: dict
         order: names of sections in the order of the page; others follow.
         path: the file to write.
         figures: file names of the plots, with the text that stands in for each.
+        frame: introduction and end of the page.
 
     """
     names = [name for name in order if name in results.sections]
     names += [name for name in results.sections if name not in order]
     sections = [results.sections[name] for name in names]
-    parts = [INTRODUCTION, _machine(results), _targets(sections)]
+    parts = [frame.introduction, _machine(results), _targets(sections)]
     parts += [f"![{text}]({file})\n" for file, text in figures.items()]
     parts += [_section(section) for section in sections]
-    parts.append(RERUN)
+    parts.append(frame.rerun)
     path.write_text("\n".join(parts), "utf-8")
 
 

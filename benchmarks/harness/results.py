@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-FILE = "benchmarks.json"
+FILE, POSTERIOR_FILE = "benchmarks.json", "posteriors.json"
 
 
 @dataclass

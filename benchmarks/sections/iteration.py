@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -12,20 +11,15 @@ from typing import Any
 
 import numba
 import numpy as np
-from forestmix.engines.compiled.lines import ROWS
 
 import forestmix as fmx
 from benchmarks.harness.rounds import clock
-from forestmix import memory
+from forestmix.engines.choice import choose_engine
 from forestmix.engines.compiled import threaded
-from forestmix.engines.compiled.tiles import adjoint_absolute, adjoint_both, forward_absolute, forward_spreads, tile
+from forestmix.engines.compiled.tiles import ROWS, add, dot, tile
 from forestmix.inference.base import Memory
+from forestmix.latents import GaussianFactors
 from forestmix.model import observations
-from forestmix.problem.given import GaussianFactors
-
-#: Iterations that are timed one by one use memory again, as those of a run do.
-RUN = ExitStack()
-RUN.enter_context(memory.reused())
 
 FAMILIES = {"Gaussian": fmx.Gaussian(1.0), "Bernoulli": fmx.Bernoulli(), "Poisson": fmx.Poisson()}
 
@@ -41,14 +35,14 @@ def full_iteration(W: Any, family: str = "Gaussian", objective: str = "elbo") ->
     n, m = model.n_observed, model.n_latent
     x = rng.standard_normal(n) if family == "Gaussian" else rng.integers(0, 2, n)
     algorithm = fmx.ForestMixture(accelerate=False, objective=objective)
-    problem = algorithm.problem(model, observations(model, x))
+    problem = algorithm.problem(model, observations(model, x), choose_engine("compiled", model, 1))
     scale = model.dtype.type(1e-2 / max(1.0, float(np.sqrt(m))))
     mean = scale * rng.standard_normal((1, m)).astype(model.dtype)
     point = problem.evaluate(GaussianFactors(mean, np.full((1, m), scale, model.dtype)))
 
     def iterate() -> float:
         nonlocal point
-        known = replace(point, site=replace(point.site, curvature=None, exact=None))
+        known = replace(point, curvature=None, exact=None)
         begin = time.perf_counter()
         point = problem.evaluate(algorithm.propose(problem, point, Memory()).q, known)
         return time.perf_counter() - begin
@@ -79,16 +73,12 @@ def _sum(rows: Any, begin: int, end: int) -> float:
 
 
 @numba.njit(nogil=True, cache=True)
-def _products(rows: Any, begin: int, end: int, spreads: bool) -> float:
+def _products(rows: Any, begin: int, end: int) -> float:
     same, factors = tile(rows, begin, end), np.ones((3, ROWS), rows.dtype)
     vectors = np.ones((5, rows.shape[1]), rows.dtype)
     for _ in range(begin, end, ROWS):
-        if spreads:
-            forward_spreads(same, (), vectors[0], vectors[1], factors)
-            adjoint_both(same, (), factors, vectors[2], vectors[3], vectors[4])
-        else:
-            forward_absolute(same, (), vectors[0], vectors[1], factors)
-            adjoint_absolute(same, (), factors, vectors[2], vectors[3])
+        dot(same, (), (vectors[0], vectors[1], vectors[1]), (factors[0], factors[1], factors[2]))
+        add(same, (), (factors[0], factors[1], factors[2]), (vectors[2], vectors[3], vectors[4]))
     return float(vectors[2, 0])
 
 
@@ -122,8 +112,7 @@ def products_in_cache(W: np.ndarray, objective: str) -> Callable[[], float]:
     Each thread takes its first tile again and again, as many times as it has tiles.
     """
     rows = W if W.flags.c_contiguous else W.T
-    kernel = partial(_products, spreads=objective == "elbo")
-    return _on_threads(kernel, [rows] * numba.config.NUMBA_NUM_THREADS, len(rows))
+    return _on_threads(_products, [rows] * numba.config.NUMBA_NUM_THREADS, len(rows))
 
 
 def arithmetic() -> Callable[[], float]:

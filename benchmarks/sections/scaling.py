@@ -17,7 +17,6 @@ from benchmarks.harness.results import Section, Table, Target
 from benchmarks.harness.rounds import Rounds, Spread, seconds_text, take_turns, times
 from benchmarks.harness.worker import ContenderError, Worker
 from benchmarks.sections.iteration import full_iteration, reading
-from forestmix import memory
 
 #: size: entries of the dense and of the sparse W, rounds
 SIZES = {
@@ -93,7 +92,6 @@ def iterations(W: Any) -> None:
 
 def traced_peak(W: Any) -> int:
     """Return the most bytes that a model and its iterations hold at once beyond W and x, with what is kept."""
-    memory.forget()
     tracemalloc.start()
     try:
         iterations(W)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from forestmix.builders import from_arrays, from_sklearn
     from forestmix.errors import ArgumentError, ForestmixError
     from forestmix.families import Bernoulli, Binomial, Exponential, Gaussian, Laplace, Mixed, Poisson, SpikeSlab
+    from forestmix.files import load
     from forestmix.forest.covariance import LowRankPlusDiagonal
     from forestmix.forest.estimator import ForestMixtureModel as ForestMixtureModel
     from forestmix.forest.given import ForestPosterior
@@ -52,6 +53,7 @@ else:
         "families": (
             "Bernoulli", "Binomial", "Exponential", "Gaussian", "Laplace", "Mixed", "Poisson", "SpikeSlab",
         ),
+        "files": ("load",),
         "forest.covariance": ("LowRankPlusDiagonal",),
         "forest.estimator": ("ForestMixtureModel",),
         "forest.given": ("ForestPosterior",),
@@ -143,6 +145,7 @@ __all__ = [
     "from_sklearn",
     "gap",
     "infer",
+    "load",
     "log_evidence",
     "optimal_auxiliary",
     "regress",

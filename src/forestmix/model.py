@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +14,10 @@ from forestmix.arrays import Array, finite, fits, generator, in_precision, numbe
 from forestmix.checks import between_zero_and_one, whole_number
 from forestmix.errors import ArgumentError
 from forestmix.families import Family, Gaussian, PriorFamily
+from forestmix.families.prior import row_family
 from forestmix.families.unknown import scales_of, with_default_scale, with_scales
+from forestmix.families.weighted import checked_case_weights, weighted
+from forestmix.observed import Observations
 from forestmix.scales import Scale, values_of
 from forestmix.weights import Weights, as_weights
 
@@ -28,13 +30,20 @@ class Layer:
         W: weights, n rows by m parents: a dense array, any ``scipy.sparse`` format, or a ``Weights`` object.
             Their precision (float32 or float64) is the precision of everything computed with the layer.
         b: bias, one number or one for each row.
+        case_weights: one for each row of the data: ``w_i`` multiplies the log-likelihood of row i, so that weight 2 is
+            the row twice, and a row of weight 0 is left out, as one with a missing entry is. 1 when left out.
 
     """
 
-    def __init__(self, family: Family, W: Any, b: npt.ArrayLike = 0.0) -> None:
+    def __init__(self, family: Family, W: Any, b: npt.ArrayLike = 0.0, case_weights: Any = None) -> None:
         self.weights: Weights = as_weights(W)
-        self.family = _family("family", family).astype(self.dtype)
+        self.family = row_family("family", family).astype(self.dtype)
         self.family.check_size(self.size, "rows of W")
+        self.left_out: Array | None = None
+        if case_weights is not None:
+            weight = checked_case_weights(case_weights, self.size)
+            self.left_out = weight == 0
+            self.family = weighted(self.family, np.where(self.left_out, 1.0, weight))
         self.bias = in_precision("b", fits("b", per_variable("b", b), self.size, "rows of W"), self.dtype)
 
     @property
@@ -52,10 +61,22 @@ class Layer:
         """Precision of the weights."""
         return self.weights.dtype
 
+    @property
+    def case_weights(self) -> Array | None:
+        """The weight of each row, (n,); ``None`` where all are 1."""
+        return None if self.left_out is None else np.where(self.left_out, 0.0, self.family.weight)
+
     def with_family(self, family: Family) -> Layer:
         """Return the layer with another family of rows, and the same weights and bias."""
         chosen = copy(self)
         chosen.family = family.astype(self.dtype)
+        return chosen
+
+    def with_weights(self, W: Any) -> Layer:
+        """Return the layer with its weights in another form, of the same shape, and their precision."""
+        chosen = copy(self)
+        chosen.weights = as_weights(W)
+        chosen.family, chosen.bias = self.family.astype(chosen.dtype), self.bias.astype(chosen.dtype)
         return chosen
 
     def __repr__(self) -> str:
@@ -76,7 +97,9 @@ class Prior:
     def __init__(self, family: Family | PriorFamily | None = None, bias: npt.ArrayLike = 0.0) -> None:
         # Any: a prior may be of either kind, and what is asked of it depends on which.
         self.family: Any = (
-            family if isinstance(family, PriorFamily) else _family("family", Gaussian() if family is None else family)
+            family
+            if isinstance(family, PriorFamily)
+            else row_family("family", Gaussian() if family is None else family)
         )
         self.bias = per_variable("bias", bias)
         if isinstance(family, PriorFamily):
@@ -194,8 +217,9 @@ class DEF:
         """Return the model with its weights in NumPy's arrays, itself if they are."""
         if not any(layer.weights.on_device for layer in self.layers):
             return self
-        layers = (Layer(layer.family, layer.weights.toarray(), layer.bias) for layer in self.layers)
-        return DEF(*layers, prior=self.prior)
+        chosen = copy(self)
+        chosen.layers = tuple(layer.with_weights(layer.weights.toarray()) for layer in self.layers)
+        return chosen
 
     def sample(self, rng: np.random.Generator | int | None = None, size: int | None = None) -> Draw:
         """Draw the topmost latents from the prior, then each layer below given the one above it.
@@ -244,36 +268,20 @@ class DEF:
         lower, upper = np.quantile(x, [0.5 * (1 - level), 0.5 * (1 + level)], axis=0).astype(x.dtype)
         return PriorPredictive(x, x.mean(axis=0), x.std(axis=0), lower, upper)
 
+    def save(self, path: Any, weights: str = "inside") -> None:
+        """Write this to a NetCDF-4 file for ``forestmix.load``; see docs/files.md.
+
+        Args:
+            path: where to; a file that stands there is replaced once the new one is whole.
+            weights: "inside" writes W too; "reference" only its checksum, and ``load(path, weights=W)`` needs it.
+
+        """
+        from forestmix.files import save
+
+        save(self, path, weights)
+
     def __repr__(self) -> str:
         return f"DEF({', '.join(map(repr, self.layers))}, prior={self.prior!r})"
-
-
-@dataclass(frozen=True)
-class Observations:
-    """Data for a model as a batch: ``x`` is (N, n), with 0 where it is missing.
-
-    ``observed`` is ``None`` when nothing is missing, else (N, n) with True for an entry that is there, or (1, n) where
-    all observations miss the same ones (``shared``).
-    ``single`` remembers that the caller gave one observation without a leading axis.
-    """
-
-    x: Array
-    observed: Array | None
-    single: bool
-
-    def take(self, keep: Array) -> Observations:
-        """Return the chosen observations."""
-        observed = self.observed
-        if observed is not None and len(observed) == len(self.x):
-            observed = observed[keep]
-        return Observations(self.x[keep], observed, self.single)
-
-    def shared(self) -> Observations:
-        """Return the same with one row of ``observed`` where it serves all observations."""
-        observed = self.observed
-        if observed is None or not (observed == observed[:1]).all():
-            return self
-        return Observations(self.x, observed[:1], self.single)
 
 
 def observations(model: DEF, x: npt.ArrayLike) -> Observations:
@@ -288,6 +296,8 @@ def observations(model: DEF, x: npt.ArrayLike) -> Observations:
         raise ArgumentError("x must hold at least one observation; got none.")
     given = in_precision("x", array, model.dtype)
     missing = np.isnan(given)
+    if model.layers[0].left_out is not None:
+        missing = missing | model.layers[0].left_out
     filled = finite("x", np.where(missing, given.dtype.type(0), given))
     # In the shape that it was given in, so that errors speak of the caller's own indices.
     model.layers[0].family.check_support("x", given)
@@ -307,11 +317,3 @@ def _check_fit(position: int, below: Layer, above: Layer) -> None:
             f"layers must have weights of one precision; layers[{position}] has {below.dtype} and "
             f"layers[{position + 1}] has {above.dtype}."
         )
-
-
-def _family(name: str, value: object) -> Family:
-    if isinstance(value, PriorFamily):
-        raise ArgumentError(f"{name} must be one that rows can have; {value!r} can only be the prior on top.")
-    if not isinstance(value, Family):
-        raise ArgumentError(f"{name} must be a family such as forestmix.Gaussian(sd=1.0); got {value!r}.")
-    return value

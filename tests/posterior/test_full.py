@@ -117,6 +117,16 @@ def test_the_elbo_never_falls(rows, seed):
     assert (np.diff(fit.trace) > 0).all()
 
 
+def test_counts_of_zero_under_a_wide_prior():
+    """The posterior ends nowhere but in the prior: kappa and the means pull at each other, and steps are short."""
+    W = np.c_[np.ones(30), np.random.default_rng(0).standard_normal((30, 2))]
+    model = fmx.DEF(fmx.Layer(fmx.Poisson(), W), prior=fmx.Prior(fmx.Gaussian(5.0)))
+    (fit,) = fit_full(model, observations(model, np.zeros(30)))
+    assert fit.converged
+    assert (np.diff(fit.trace) > 0).all()
+    assert fit.elbo >= best(model, np.zeros(30), 3)[0] - 1e-6
+
+
 def test_gaussian_rows_are_exact():
     rng = np.random.default_rng(7)
     W, b, sd = rng.standard_normal((12, 4)), rng.standard_normal(12), rng.uniform(0.3, 2, 12)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.optimize
 import scipy.sparse
 import scipy.special
 import scipy.stats
@@ -232,6 +233,29 @@ def test_an_sd_left_out_is_found():
     assert "of FromData()" in repr(fit.scales[0])
 
 
+def test_the_mode_is_found_from_a_steep_start():
+    """Many rows make L so steep at its start that a step along the slope would leave every sensible scale behind."""
+    rng = np.random.default_rng(5)
+    n, first, second = 300, rng.integers(0, 15, 300), rng.integers(0, 20, 300)
+    Z = np.c_[np.ones(n), np.eye(15)[first], np.eye(20)[second]]
+    x = 0.8 * rng.standard_normal(15)[first] + 0.05 * rng.standard_normal(20)[second] + 0.1 * rng.standard_normal(n)
+    noise, one, other = (HalfNormal(1.0) for _ in range(3))
+    prior = fmx.Prior(fmx.Gaussian(sd=[1.0, *[one] * 15, *[other] * 20]))
+    model = fmx.DEF(fmx.Layer(fmx.Gaussian(sd=noise), scipy.sparse.csr_array(Z)), prior=prior)
+
+    def negative(theta):
+        """Minus the log of evidence and prior, by the dense normal distribution of x."""
+        scales = np.exp(theta)
+        spread = np.r_[1.0, np.full(15, scales[1]), np.full(20, scales[2])]
+        evidence = scipy.stats.multivariate_normal(np.zeros(n), (Z * spread**2) @ Z.T + scales[0] ** 2 * np.eye(n))
+        return -evidence.logpdf(x) + 0.5 * scales @ scales - np.sum(theta)
+
+    expected = scipy.optimize.minimize(negative, np.log([0.1, 0.8, 0.05]), method="Nelder-Mead").x
+    found = integrate.climb(ScaleObjective(model, observations(model, x)))
+    assert model.unknown_scales == (noise, one, other)
+    np.testing.assert_allclose(found, expected, atol=1e-3)
+
+
 def test_a_group_sd_near_zero_is_no_trouble():
     """No difference between groups at all: the mass goes on to 0, as far as the prior says."""
     rng = np.random.default_rng(8)
@@ -248,6 +272,37 @@ def test_a_posterior_without_end_says_so():
     model = fmx.DEF(fmx.Layer(fmx.Gaussian(1.0), np.ones((3, 1))), prior=fmx.Prior(fmx.Gaussian(sd=Flat())))
     with pytest.raises(fmx.ForestmixError, match=r"does not end towards infinity.* Give a proper prior"):
         fit_scales(model, observations(model, np.ones(3)))
+
+
+def test_rows_that_are_fitted_exactly_say_so():
+    W = np.c_[np.ones(20), np.arange(20.0)]
+    model = fmx.DEF(fmx.Layer(fmx.Gaussian(sd=HalfNormal(1.0)), W), prior=fmx.Prior(fmx.Gaussian(5.0)))
+    for x in (W @ [1.0, 2.0], np.zeros(20), np.full(20, 7.0)):
+        with pytest.raises(fmx.ForestmixError, match="fitted exactly, so the data say that the noise is 0"):
+            fit_scales(model, observations(model, x))
+
+
+def test_without_data_it_is_the_prior():
+    """All entries missing: the scale and the latents have their priors."""
+    model = fmx.DEF(fmx.Layer(fmx.Gaussian(sd=HalfNormal(1.0)), np.ones((4, 2))), prior=fmx.Prior(fmx.Gaussian(3.0)))
+    (fit,) = fit_scales(model, observations(model, np.full(4, np.nan)))
+    assert fit.log_evidence == pytest.approx(0, abs=1e-6)
+    np.testing.assert_allclose(
+        fit.scales[0].quantile([0.1, 0.5, 0.9]), HalfNormal(1.0).quantile([0.1, 0.5, 0.9]), rtol=1e-3
+    )
+    np.testing.assert_allclose(moments(fit), [[0, 0], [3, 3]], atol=1e-9)
+
+
+def test_more_latents_than_rows():
+    """The noise may go to 0, where the precision has no factor in double precision; that tail has no weight."""
+    rng = np.random.default_rng(13)
+    W, x = rng.standard_normal((5, 20)), rng.standard_normal(5)
+    model = fmx.DEF(fmx.Layer(fmx.Gaussian(sd=HalfNormal(1.0)), W), prior=fmx.Prior(fmx.Gaussian(5.0)))
+    (fit,) = fit_scales(model, observations(model, x))
+    theta = np.linspace(-15, 3, 1801)
+    values = [fmx.log_evidence(model.with_scales([s]), x) for s in np.exp(theta)]
+    values = np.array(values) + HalfNormal(1.0).log_density_of_log(theta)
+    assert fit.log_evidence == pytest.approx(scipy.special.logsumexp(values) + np.log(0.01), abs=1e-4)
 
 
 def test_flat_noise_is_bounded_by_the_data():

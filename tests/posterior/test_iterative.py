@@ -19,6 +19,7 @@ from support import deep_oracles
 def always(monkeypatch):
     """No factors, however few the latents."""
     monkeypatch.setattr(kinds, "FACTOR_LIMIT", 0)
+    monkeypatch.setattr(kinds, "ROW_FACTOR_LIMIT", 0)
 
 
 def sparse_case(seed=0, n=600, m=300, density=0.02):

@@ -99,6 +99,16 @@ def test_full_covariance_of_rows_that_are_not_gaussian():
     assert result.objective > fmx.infer(model, x).elbo
 
 
+def test_check_of_a_full_covariance():
+    """It has what to compare with: the same posterior without its correlations."""
+    design = np.c_[W, W[:, 1] + 0.1 * RNG.standard_normal(40)]
+    model = fmx.DEF(fmx.Layer(fmx.Bernoulli(), design), prior=fmx.Prior(fmx.Gaussian(2.0)))
+    post = fmx.infer(model, model.sample(1).x, covariance="full").posterior()
+    precision = np.linalg.inv(post.covariance())
+    np.testing.assert_allclose(post.factors[1][0], np.diag(precision) ** -0.5, rtol=1e-4)
+    assert not str(post.check()).startswith("Not looked at")
+
+
 def test_full_covariance_of_a_batch_of_gaussian_rows():
     model = fmx.DEF(fmx.Layer(fmx.Gaussian(0.5), W))
     x = model.sample(0, size=3).x

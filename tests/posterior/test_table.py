@@ -56,6 +56,7 @@ def test_numbers_are_readable(values, shown):
 
 def test_estimated_standard_deviations_have_their_error_in_the_table(monkeypatch):
     monkeypatch.setattr(kinds, "FACTOR_LIMIT", 0)
+    monkeypatch.setattr(kinds, "ROW_FACTOR_LIMIT", 0)
     assert "error of sd" in posterior_of(3).summary().columns
 
 

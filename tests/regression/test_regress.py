@@ -265,3 +265,44 @@ def test_tables_that_ship():
     with pytest.raises(ArgumentError, match="Did you mean 'schools'"):
         load_table("school")
     assert list(load_table("seeds")) == ["bench", "coat", "water", "seeds", "germinated"]
+
+
+@pytest.mark.parametrize("table", ["schools", "clinic"])
+def test_saved_fits_are_the_same_fits(table, tmp_path, request):
+    fit = request.getfixturevalue(table)
+    fit.save(tmp_path / "fit.nc")
+    again = fmx.load(tmp_path / "fit.nc")
+    assert again.names == fit.names
+    assert str(again.priors) == str(fit.priors)
+    assert str(again.summary()) == str(fit.summary())
+    assert np.allclose(again.posterior.sd, fit.posterior.sd, rtol=1e-9)
+    new = load_table(table).dropna().head(3).assign(**{"school" if table == "schools" else "subject": "new"})
+    assert np.allclose(again.predict(new).upper, fit.predict(new).upper)
+    assert again.loo().elpd == pytest.approx(fit.loo().elpd)
+    (tmp_path / "other.nc").write_bytes(b"CDF\x01 nothing")
+    with pytest.raises(fmx.ForestmixError, match=r"other\.nc"):
+        fmx.load(tmp_path / "other.nc")
+
+
+@pytest.mark.parametrize(
+    ("table", "formula", "family"), [("schools", SCHOOLS, "gaussian"), ("clinic", CLINIC, "poisson")]
+)
+def test_a_case_of_weight_two_is_a_row_twice(table, formula, family):
+    data = load_table(table).dropna().reset_index(drop=True)
+    weights = np.where(np.arange(len(data)) % 3 == 0, 2.0, 1.0)
+    weighted = fmx.regress(formula, data.assign(times=weights), family=family, weights="times")
+    repeated = fmx.regress(formula, data.loc[data.index.repeat(weights.astype(int))], family=family)
+    assert str(weighted.priors) == str(repeated.priors)
+    assert np.allclose(weighted.posterior.mean, repeated.posterior.mean, rtol=1e-5, atol=1e-6)
+    assert np.allclose(weighted.posterior.sd, repeated.posterior.sd, rtol=1e-5)
+
+
+def test_saved_categories_keep_their_kind_and_order(tmp_path):
+    rng = np.random.default_rng(1)
+    kind = pandas.Categorical(rng.choice([3, 1, 2], 60), categories=[3, 1, 2])
+    data = pandas.DataFrame({"y": rng.standard_normal(60), "kind": kind, "flag": rng.random(60) < 0.5})
+    fit = fmx.regress("y ~ kind + flag", data, prior={"noise": 1.0})
+    fit.save(tmp_path / "fit.nc")
+    again = fmx.load(tmp_path / "fit.nc")
+    assert again.names == fit.names == ["Intercept", "kind[T.1]", "kind[T.2]", "flag"]
+    assert np.allclose(again.predict(data.head()).mean, fit.predict(data.head()).mean)

@@ -48,10 +48,12 @@ def _gaussian_evidence(model: DEF, data: Observations) -> Array:
     mean, columns = _carried_down(model)
     scale = np.broadcast_to(layer.family.sd, model.n_observed).astype(np.float64)  # type: ignore[attr-defined]
     whitened, loadings = (data.x.astype(np.float64) - mean) / scale, columns / scale[:, None]
+    constant = np.broadcast_to(layer.family.log_constant(), model.n_observed)  # type: ignore[attr-defined]
     if data.observed is None:
-        return _gaussian_log_density(whitened, loadings, scale)
+        return _gaussian_log_density(whitened, loadings, scale) + np.sum(constant)
     rows = zip(whitened, data.observed, strict=True)
-    return np.array([_gaussian_log_density(r[None, o], loadings[o], scale[o])[0] for r, o in rows])
+    parts = [_gaussian_log_density(r[None, o], loadings[o], scale[o])[0] + np.sum(constant[o]) for r, o in rows]
+    return np.array(parts)
 
 
 def _carried_down(model: DEF) -> tuple[Array, Array]:

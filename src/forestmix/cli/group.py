@@ -33,6 +33,9 @@ class ErrorReportingGroup(TyperGroup):
 
 def exit_code(run: Callable[[], object]) -> int:
     """Run the command line and return the exit code, also where what it shows cannot be written."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a terminal without Unicode gets question marks, not an error
+            stream.reconfigure(errors="replace")
     outcome = _outcome(run)
     outcome = _flushed(sys.__stdout__) or outcome
     if isinstance(outcome, OSError):

@@ -51,7 +51,8 @@ class BarMeter(Meter):
 def experiment_bars() -> Iterator[BarMeter]:
     """Show a bar for each experiment within a ``with`` block."""
     columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn()
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         yield BarMeter(progress)
 
 
@@ -85,7 +86,8 @@ class DownloadBar:
 def download_bar() -> Iterator[DownloadBar]:
     """Show the progress of downloads within a ``with`` block."""
     columns = BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         yield DownloadBar(progress)
 
 

@@ -29,6 +29,8 @@ def choose_engine(name: str, model: DEF, n_observations: int, *, sweeps: bool = 
         raise ArgumentError(
             "engine must be 'auto' or 'reference' for W in an array of another library; got 'compiled'."
         )
+    if on_device and sweeps:
+        raise ArgumentError("W must be a NumPy array or sparse for coordinate updates and groups.")
     if len(model.layers) == 1 and model.layers[0].weights.chunks is not None:
         return _over_chunks(name, model, n_observations)
     entries = sum(layer.weights.shape[0] * layer.weights.shape[1] for layer in model.layers) * n_observations

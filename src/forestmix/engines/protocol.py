@@ -114,6 +114,16 @@ class PriorMoments(NamedTuple):
     precision: Any
 
 
+class SweepStart(NamedTuple):
+    """Where a sweep begins: a layer, its rows, factors q, the terms of the rows at q, and the latents' prior."""
+
+    layer: Any
+    rows: Any
+    q: Moments
+    terms: RowTerms
+    prior: PriorMoments
+
+
 class Engine(Protocol):
     """Evaluates layers. What is expensive to prepare is made once, by ``observe``."""
 
@@ -143,24 +153,18 @@ class SweepEngine(Engine, Protocol):
     """
 
     def sweep_groups(
-        self, layer: Any, rows: Any, q: Moments, terms: RowTerms, prior: PriorMoments, groups: Partition,
-        *, surrogate: bool, safe: bool, spread: Spread,
-    ) -> Moments:  # fmt: skip
+        self, start: SweepStart, groups: Partition, *, surrogate: bool, safe: bool, spread: Spread
+    ) -> Moments:
         """Update the groups one after another, the members of each at once.
 
         ``surrogate``: step with the forest mixture precision of the group (Theorem 2) and not with the exact one of
         each latent; ``spread``: ABSOLUTE for Jensen's inequality inside each group, SQUARED for the ELBO.
         """
 
-    def sweep_blocks(
-        self, layer: Any, rows: Any, q: Moments, terms: RowTerms, prior: PriorMoments, blocks: Partition,
-        *, synchronous: bool,
-    ) -> Moments:  # fmt: skip
-        """Sweep the blocks on threads, each with the others as they were at the start, or as they are."""
+    def sweep_blocks(self, start: SweepStart, blocks: Partition, *, synchronous: bool) -> Moments:
+        """Sweep the blocks on threads, each with the others as at the start or, unsynchronised, as they are now."""
 
-    def sweep_greedy(
-        self, layer: Any, rows: Any, q: Moments, terms: RowTerms, prior: PriorMoments, steps: int
-    ) -> Moments:
+    def sweep_greedy(self, start: SweepStart, steps: int) -> Moments:
         """Update ``steps`` times, for each observation, the latent whose exact update raises the ELBO most."""
 
 

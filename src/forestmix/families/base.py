@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -31,11 +31,18 @@ class Family(ABC):
     name: ClassVar[str]
     #: True where ``a''`` does not depend on ``eta``. The variances of q then do not depend on the data.
     curvature_is_constant: bool = False
+    #: How often the log-likelihood of each row counts, (n,) or one number; see ``families.weighted``.
+    weight: Any = 1.0
     #: False where ``a''`` grows without bound, so that a step can be too long by orders of magnitude.
     curvature_is_bounded: bool = True
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
+
+    @property
+    def unweighted(self) -> Family:
+        """The family of one case: this one, unless its rows have case weights (``families.weighted``)."""
+        return self
 
     def check_size(self, size: int, what: str) -> None:  # noqa: B027 - a family without parameters fits every size
         """Raise unless the family's parameters fit ``size`` variables, which the message calls ``what``."""

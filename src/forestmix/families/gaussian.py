@@ -79,7 +79,7 @@ class Gaussian(Family):
 
     def log_base(self, y: Array) -> Array:
         """Return ``g(y) = -y^2 / (2 sd^2) - log(sd) - log(2 pi) / 2``."""
-        return -0.5 * (y / self.sd) ** 2 - self._log_normaliser()
+        return -0.5 * (y / self.sd) ** 2 + self._log_density_at_mean().astype(self.sd.dtype)
 
     def statistic(self, y: Array) -> Array:
         """Return ``t(y) = y / sd^2``."""
@@ -100,7 +100,7 @@ class Gaussian(Family):
     def primitive(self, x: Array) -> Primitive:
         """Return quadratic rows: factor ``1 / sd^2``, target x, at best the density at its mean."""
         sd = self.sd.astype(np.float64)
-        return primitive(Kind.QUADRATIC, 1 / sd**2, x, -np.log(sd) - _HALF_LOG_TWO_PI)
+        return primitive(Kind.QUADRATIC, 1 / sd**2, x, self._log_density_at_mean())
 
     def sample(self, eta: Array, rng: np.random.Generator) -> Array:
         """Draw ``N(eta, sd^2)``."""
@@ -114,6 +114,13 @@ class Gaussian(Family):
         """Return ``eta + sd Phi^-1(p)``."""
         return eta + self.sd * scipy.special.ndtri(p)
 
-    def _log_normaliser(self) -> Array:
-        # A Python float keeps float32 arrays in float32.
-        return np.log(self.sd) + _HALF_LOG_TWO_PI
+    def with_sd(self, sd: Any) -> Gaussian:
+        """Return rows of another sd, or of an unknown one."""
+        return Gaussian(sd)
+
+    def log_constant(self) -> Array:
+        """Return what the log-likelihood has beyond a normal density: nothing, without case weights."""
+        return np.zeros(())
+
+    def _log_density_at_mean(self) -> Array:
+        return -np.log(self.sd.astype(np.float64)) - _HALF_LOG_TWO_PI

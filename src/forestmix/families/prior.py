@@ -13,6 +13,7 @@ import numpy as np
 
 from forestmix.arrays import Array, fits
 from forestmix.errors import ArgumentError
+from forestmix.families.base import Family
 
 
 class PriorFamily(ABC):
@@ -64,4 +65,13 @@ def probability(name: str, value: Array) -> Array:
     outside = (value <= 0) | (value >= 1)
     if outside.any():
         raise ArgumentError(f"{name} must lie strictly between 0 and 1; got {value[outside].flat[0]}.")
+    return value
+
+
+def row_family(name: str, value: object) -> Family:
+    """Return the family if rows can have it."""
+    if isinstance(value, PriorFamily):
+        raise ArgumentError(f"{name} must be one that rows can have; {value!r} can only be the prior on top.")
+    if not isinstance(value, Family):
+        raise ArgumentError(f"{name} must be a family such as forestmix.Gaussian(sd=1.0); got {value!r}.")
     return value

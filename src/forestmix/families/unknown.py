@@ -11,11 +11,14 @@ import numpy as np
 from forestmix.arrays import Array
 from forestmix.families.gaussian import Gaussian
 from forestmix.families.mixed import Mixed
+from forestmix.families.weighted import Weighted, weighted
 from forestmix.scales import FromData, Scale
 
 
 def scales_of(family: Any) -> tuple[Scale, ...]:
     """Return the unknown scales of a family, in order of first appearance."""
+    if isinstance(family, Weighted):
+        return scales_of(family.unweighted)
     if isinstance(family, Mixed):
         return tuple(dict.fromkeys(scale for part in family.families for scale in scales_of(part)))
     places = family.places if isinstance(family, Gaussian) else None
@@ -26,6 +29,8 @@ def variables_of(family: Any, scale: Scale, size: int) -> Array:
     """Return which of ``size`` variables have an unknown scale, as a mask."""
     if isinstance(family, Gaussian):
         return family.places.variables(scale, size) if scale in scales_of(family) else np.zeros(size, bool)  # type: ignore[union-attr]
+    if isinstance(family, Weighted):
+        return variables_of(family.unweighted, scale, size)
     found = np.zeros(size, bool)
     if isinstance(family, Mixed):
         for k, part in enumerate(family.families):
@@ -37,14 +42,18 @@ def variables_of(family: Any, scale: Scale, size: int) -> Array:
 def with_scales(family: Any, values: Mapping[Scale, float]) -> Any:
     """Return the family with numbers in the place of its unknown scales."""
     if isinstance(family, Gaussian) and family.places is not None:
-        return Gaussian(family.places.resolve(values))
+        return family.with_sd(family.places.resolve(values))
+    if isinstance(family, Weighted):
+        return weighted(with_scales(family.unweighted, values), family.weight)
     return _with_parts(family, [with_scales(part, values) for part in family.families]) if scales_of(family) else family
 
 
 def with_default_scale(family: Any) -> Any:
     """Return the family of rows of the data, with an unknown scale where a Gaussian's was left out."""
     if isinstance(family, Gaussian):
-        return Gaussian(FromData()) if family.sd_left_out else family
+        return family.with_sd(FromData()) if family.sd_left_out else family
+    if isinstance(family, Weighted):
+        return weighted(with_default_scale(family.unweighted), family.weight)
     if isinstance(family, Mixed) and any(isinstance(part, Gaussian) and part.sd_left_out for part in family.families):
         return _with_parts(family, [with_default_scale(part) for part in family.families])
     return family

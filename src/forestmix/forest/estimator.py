@@ -161,6 +161,26 @@ class ForestMixtureModel(FittedForest):
         mixture._set(forest, np.array(forest.parent_prior))
         return mixture
 
+    # Files.
+
+    def save(self, path: Any) -> None:
+        """Write this to a NetCDF-4 file for ``forestmix.load``; one that stands there is replaced (docs/files.md)."""
+        from forestmix.files import save
+
+        save(self, path)
+
+    def to_xarray(self) -> Any:
+        """Return weights, biases, noise and parents as a labelled dataset of xarray (docs/files.md)."""
+        from forestmix.files.views import forest_dataset
+
+        return forest_dataset(self)
+
+    def to_pandas(self) -> Any:
+        """Return the parent of each variable and how strong that edge is, as a table of pandas."""
+        from forestmix.files.views import forest_frame
+
+        return forest_frame(self)
+
     # Pictures.
 
     def plot(self, names: Any = None, axes: Any = None) -> Any:

@@ -46,9 +46,7 @@ class ArrayFactors(GaussianFactors):
         """Return these factors with ``other`` in place of the observations ``rows``."""
         place, which = np.zeros(self.mean.shape[0], np.int64), np.zeros(self.mean.shape[0], bool)
         place[rows], which[rows] = np.arange(len(rows)), True
-        return other._map(
-            lambda array: self.namespace.take(array, self._moved(place, self.namespace.int64), axis=0)
-        ).where(which, self)
+        return other.take(place).where(which, self)
 
     @classmethod
     def joined(cls, parts: Any) -> Self:

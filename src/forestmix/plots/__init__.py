@@ -1,5 +1,22 @@
-"""Pictures of results. matplotlib is imported when a plot is asked for, not before."""
+"""Pictures of results. Each returns its axes; matplotlib is imported when a plot is asked for, not before."""
 
-from forestmix.plots.trace import plot_trace
+from forestmix.plots.groups import plot_groups
+from forestmix.plots.intervals import plot_intervals, plot_posterior
+from forestmix.plots.parents import plot_parents
+from forestmix.plots.predictive import plot_predictive
+from forestmix.plots.rows import plot_gap, plot_loo
+from forestmix.plots.scales import plot_scales
+from forestmix.plots.trace import plot_objective, plot_trace
 
-__all__ = ["plot_trace"]
+__all__ = [
+    "plot_gap",
+    "plot_groups",
+    "plot_intervals",
+    "plot_loo",
+    "plot_objective",
+    "plot_parents",
+    "plot_posterior",
+    "plot_predictive",
+    "plot_scales",
+    "plot_trace",
+]

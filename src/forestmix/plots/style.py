@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
+
+import numpy as np
+
+from forestmix.errors import ArgumentError
 
 #: The palette of Okabe and Ito, in part.
 BLUE, SKY, ORANGE, VERMILION, GREEN = "#0072B2", "#56B4E9", "#E69F00", "#D55E00", "#009E73"
-BLACK = "#222222"
+BLACK, GREY = "#222222", "#8A8A8A"
+#: With more marks than this, they are pixels inside a vector picture.
+MANY = 500
 
 #: For sizes that grow: from dark to light (parts of viridis), and none the colour of an algorithm.
 SEQUENCE = ("#2D1160", "#2A788E", "#43BF71", "#BFB200")
@@ -58,3 +65,43 @@ LOOKS = {
 def look_of(label: str, place: int) -> tuple[str, str]:
     """Return colour and dashes of a line; labels that are not algorithms take theirs by place from the sequence."""
     return LOOKS.get(label, (SEQUENCE[place % len(SEQUENCE)], "-"))
+
+
+def look() -> Any:
+    """Return a context in which figures have the look of forestmix."""
+    from matplotlib import rc_context
+
+    return rc_context(RC)
+
+
+def one_axes(axes: Any, size: tuple[float, float]) -> Any:
+    """Return the axes that were given, or those of a new figure of a size in inches."""
+    if axes is None:
+        from matplotlib import pyplot
+
+        return pyplot.subplots(figsize=size, layout="constrained")[1]
+    if not hasattr(axes, "hlines"):
+        raise ArgumentError(f"axes must be matplotlib axes; got {type(axes).__name__}.")
+    _dress([axes])
+    return axes
+
+
+def several_axes(axes: Any, count: int, size: tuple[float, float]) -> Any:
+    """Return an array of ``count`` axes: those that were given, or those of a new figure."""
+    if axes is None:
+        from matplotlib import pyplot
+
+        return np.atleast_1d(pyplot.subplots(1, count, figsize=size, layout="constrained")[1])
+    given = np.ravel(np.array(axes, dtype=object))
+    if len(given) != count or not all(hasattr(one, "hlines") for one in given):
+        raise ArgumentError(f"axes must be {count} matplotlib axes; got {len(given)} entries.")
+    _dress(list(given))
+    return given
+
+
+def _dress(axes: Iterable[Any]) -> None:
+    """Give axes that were made elsewhere the same spines and grid."""
+    for one in axes:
+        one.spines[["top", "right"]].set_visible(False)
+        one.grid(True, color=RC["grid.color"], linewidth=RC["grid.linewidth"])
+        one.set_axisbelow(True)

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from forestmix.errors import ArgumentError
-from forestmix.plots.style import BLUE, VERMILION
+from forestmix.plots.style import BLUE, VERMILION, look, one_axes, several_axes
 from forestmix.posterior.result import Result, Trace
 
 if TYPE_CHECKING:
@@ -31,41 +30,53 @@ def plot_trace(result: Result, axes: Any = None) -> Any:
         The two axes; ``axes[0].figure.savefig("trace.png")`` writes the picture.
 
     """
-    from matplotlib.ticker import MaxNLocator
-
-    left, right = _two_axes(axes)
-    trace = result.trace
-    single = trace.objective.ndim == 1
-    style: dict[str, Any] = {"color": BLUE}
-    style |= {"linewidth": 1.8} if single else {"linewidth": 0.8, "alpha": 0.5}
-    style |= {"marker": "o", "markersize": 3.5} if len(trace.iteration) <= _MARKED else {}
-    left.plot(trace.iteration, trace.objective, **style)
-    left.set_ylabel({"fm": "forest mixture bound", "elbo": "ELBO"}[result.objective_name] + " (nats)")
-    _show_start(left, trace)
-    # A norm of exactly zero has no place on a log scale.
-    right.semilogy(trace.iteration, np.where(trace.gradient_norm > 0, trace.gradient_norm, np.nan), **style)
-    right.set_ylabel("relative gradient norm")
-    for axis in (left, right):
-        axis.set_xlabel("iteration")
-        axis.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
-        axis.grid(True, color="#dddddd", linewidth=0.6)
-        axis.spines[["top", "right"]].set_visible(False)
-    ended = result.status.name if single else f"{int(np.sum(result.converged))} of {len(result.converged)} converged"
-    left.set_title(f"{result.algorithm}: {ended.lower().replace('_', ' ')}", loc="left", fontsize="medium")
+    with look():
+        left, right = several_axes(axes, 2, (9, 3.4))
+        style = _style(result.trace)
+        _draw_objective(left, result, style)
+        _draw_norm(right, result.trace, style)
+        for axis in (left, right):
+            axis.set_xlabel("iteration")
     return np.array([left, right])
 
 
-def _two_axes(axes: Any) -> tuple[Axes, Axes]:
-    if axes is None:
-        from matplotlib import pyplot
+def _style(trace: Trace) -> dict[str, Any]:
+    """Return how lines look: thin ones for a batch, marks where there are few iterations."""
+    style: dict[str, Any] = {"color": BLUE}
+    style |= {"linewidth": 1.8} if trace.objective.ndim == 1 else {"linewidth": 0.8, "alpha": 0.5}
+    return style | ({"marker": "o", "markersize": 3.5} if len(trace.iteration) <= _MARKED else {})
 
-        _, made = pyplot.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
-        return made[0], made[1]
-    given = np.ravel(np.array(axes, dtype=object))
-    if len(given) != 2 or not all(hasattr(one, "semilogy") for one in given):
-        raise ArgumentError(f"axes must be two matplotlib axes; got {len(given)} entries.")
-    left, right = given
-    return left, right
+
+def plot_objective(result: Result, axes: Any = None) -> Any:
+    """Plot the objective alone, for runs that have no gradient norm, and return the axes."""
+    with look():
+        axes = one_axes(axes, (6.2, 3.2))
+        _draw_objective(axes, result, _style(result.trace))
+        axes.set_xlabel("iteration")
+    return axes
+
+
+def _draw_objective(axes: Axes, result: Result, style: dict[str, Any]) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axes.plot(result.trace.iteration, result.trace.objective, **style)
+    axes.set_ylabel({"fm": "forest mixture bound", "elbo": "ELBO"}[result.objective_name] + " (nats)")
+    axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
+    _show_start(axes, result.trace)
+    single = result.trace.objective.ndim == 1
+    ended = result.status.name if single else f"{int(np.sum(result.converged))} of {len(result.converged)} converged"
+    axes.set_title(f"{result.algorithm}: {ended.lower().replace('_', ' ')}", loc="left", fontsize="medium")
+
+
+def _draw_norm(axes: Axes, trace: Trace, style: dict[str, Any]) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    # A norm of exactly zero has no place on a log scale.
+    norm = np.where(trace.gradient_norm > 0, trace.gradient_norm, np.nan)
+    if np.isfinite(norm).any():
+        axes.semilogy(trace.iteration, norm, **style)
+    axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
+    axes.set_ylabel("relative gradient norm")
 
 
 def _show_start(axes: Axes, trace: Trace) -> None:
@@ -82,4 +93,5 @@ def _show_start(axes: Axes, trace: Trace) -> None:
     axes.annotate(
         f"start: {' to '.join(ends)}", (float(trace.iteration[0]), bottom), (9, 5),
         textcoords="offset points", fontsize="small", color=VERMILION,
+        bbox={"facecolor": "white", "edgecolor": "none", "pad": 1, "alpha": 0.85},
     )  # fmt: skip

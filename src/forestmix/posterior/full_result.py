@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from forestmix.families import Gaussian
 from forestmix.latents import GaussianFactors
 from forestmix.model import DEF, Observations
 from forestmix.posterior.factor import fits_factor
-from forestmix.posterior.full import MAX_ITER, fit_full
+from forestmix.posterior.full import MAX_ITER, FullFit, fit_full
 from forestmix.posterior.integrate import component, fit_scales
 from forestmix.posterior.joint import Joint, scale_names
 from forestmix.posterior.layer import LayerPosterior
@@ -50,12 +50,21 @@ def full_result(model: DEF, data: Observations, max_iter: int | None = None) -> 
     exact = model.layers[0].family.curvature_is_constant
     elbos = np.array([fit.elbo for fit in fits])
     evidence = (float(elbos[0]) if data.single else elbos) if exact else None
-    joint = Joint((component(model, np.empty(0), fits),), np.ones(1), evidence)
+    joint = Joint((component(model, np.empty(0), fits),), np.ones(1), evidence, _factors(model, fits))
     steps = max(len(fit.trace) for fit in fits)
     # Observations that have ended stay where they are while others go on.
     objective = np.array([[*fit.trace, *[fit.elbo] * (steps - len(fit.trace))] for fit in fits]).T
     counts = np.array([len(fit.trace) - 1 for fit in fits])
     return _result(model, data, joint, objective, counts, np.array([fit.converged for fit in fits]), clock)
+
+
+def _factors(model: DEF, fits: Sequence[FullFit]) -> tuple[Array, Array]:
+    """Return means, and standard deviations of each latent with the others held, from the diagonal of the precision."""
+    kappa = np.stack([fit.kappa for fit in fits])
+    information = model.layers[0].weights.in_double().square().adjoint(kappa)
+    return np.stack([fit.mean for fit in fits]), (
+        model.prior.family.sd.astype(np.float64) ** -2.0 + information
+    ) ** -0.5
 
 
 def scales_result(model: DEF, data: Observations) -> Result:

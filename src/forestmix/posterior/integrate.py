@@ -34,12 +34,14 @@ MOST_SCALES = 6
 SLOPE_TOLERANCE = 1e-3
 #: Steps of the differences that give the curvature, and the standard deviations that it may stand for.
 DIFFERENCE, SMALLEST_SD, LARGEST_SD = 0.02, 1e-4, 2.0
-#: How far the climb may go from its start, on the line of logarithms.
-REACH = 30.0
+#: How far the climb may go from its start, on the line of logarithms; at once; and in how many boxes at most.
+REACH, BOX, MOST_CLIMBS = 30.0, 3.0, 40
 #: Bytes that the starts of inner fits may take.
 STARTS_BYTES = 2**28
 #: Bytes of factors that nodes hold on to; those of further nodes are made anew when they are needed.
 HELD_FACTORS = 2**30
+#: Whether a fit has converged is asked of nodes with at least this weight.
+COUNTS = 1e-3
 #: Nodes whose weight is below this share are left out: of one scale, and of several.
 NEGLIGIBLE, NEGLIGIBLE_OF_MANY = 1e-9, 1e-6
 
@@ -60,7 +62,7 @@ class ScaleFit:
     ``elbos`` (S, N): the ELBO of each observation there;
     ``log_evidence``: the log of the integral of prior times evidence, for rows that are not Gaussian a lower bound of
     the latter; NaN where scales are at their mode; ``effective``: the number of nodes of equal weight that would serve
-    as well; ``converged``: whether every inner fit did; ``message``: what was done.
+    as well; ``converged``: whether every inner fit that counts did; ``message``: what was done.
     """
 
     scales: tuple[ScalePosterior, ...]
@@ -133,12 +135,15 @@ class ScaleObjective:
         return self._starts[int(np.argmin(distances))][1]
 
     def _remember(self, theta: Array, fits: tuple[FullFit, ...]) -> None:
-        """Keep where fits ended, of the last theta, as many as memory allows."""
+        """Keep where fits ended, of the last theta, as many as memory allows; rows of constant curvature need none."""
+        if self.model.layers[0].family.curvature_is_constant:
+            return
         self._starts = [*self._starts[1 - self._most_starts :], (theta, [Start(fit.mean, fit.kappa) for fit in fits])]
 
 
 def _fit(objective: ScaleObjective, seed: int) -> ScaleFit:
     mode = climb(objective)
+    objective.terms.check_noise(mode)
     if len(mode) > MOST_SCALES:
         return _at_mode(objective, mode)
     collected = _Collector(objective)
@@ -151,20 +156,54 @@ def _fit(objective: ScaleObjective, seed: int) -> ScaleFit:
 
 
 def climb(objective: ScaleObjective) -> Array:
-    """Return the mode of L."""
+    """Return the mode of L, by L-BFGS-B in a box around the last point, for as long as it ends on the box's border.
 
-    def negative(theta: Any) -> tuple[float, Any]:
+    L is divided by its largest slope, so that the first step, which is along the slope, is no longer than one: a scale
+    e times as large. A box in which no better point was found is halved.
+    """
+    start = theta = objective.terms.start()
+    here, side = objective.evaluate(theta), BOX
+    for _ in range(MOST_CLIMBS):
+        unit = np.max(np.abs(here.slope))
+        if unit <= SLOPE_TOLERANCE:
+            break
+        low, high = np.maximum(theta - side, start - REACH), np.minimum(theta + side, start + REACH)
+        found, there = _climb_in_box(objective, theta, here, low, high)
+        inside = (found > low) & (found < high)
+        stuck = np.array_equal(found, theta)
+        theta, here = found, there
+        if stuck:
+            side *= 0.5
+        elif inside.all() or (np.abs(found - start) >= REACH)[~inside].all():
+            break
+    return theta
+
+
+def _climb_in_box(
+    objective: ScaleObjective, theta: Array, here: Evaluated, low: Array, high: Array
+) -> tuple[Array, Evaluated]:
+    """Return the best point in a box from theta, where L is known, and L there."""
+    unit, known = float(np.max(np.abs(here.slope))), {theta.tobytes(): here}
+
+    def negative(point: Any) -> tuple[float, Any]:
         try:
-            found = objective.evaluate(theta)
+            if point.tobytes() not in known:
+                known[point.tobytes()] = _without_fits(objective.evaluate(point))
         except ForestmixError:
-            return np.inf, np.zeros_like(theta)
-        return -found.value, -found.slope
+            return np.inf, np.zeros_like(point)
+        found = known[point.tobytes()]
+        return -found.value / unit, -found.slope / unit
 
-    start = objective.terms.start()
-    limits: Any = [(one - REACH, one + REACH) for one in start]
-    options: Any = {"gtol": SLOPE_TOLERANCE, "ftol": 1e-13}
-    found = scipy.optimize.minimize(negative, start, jac=True, method="L-BFGS-B", bounds=limits, options=options)
-    return np.asarray(found.x)
+    options: Any = {"gtol": SLOPE_TOLERANCE / unit, "ftol": 1e-13}
+    limits: Any = np.stack([low, high], axis=1)
+    found = scipy.optimize.minimize(negative, theta, jac=True, method="L-BFGS-B", bounds=limits, options=options)
+    best = np.asarray(found.x)
+    return best, known.get(best.tobytes(), here)
+
+
+def _without_fits(found: Evaluated) -> Evaluated:
+    """Return L and its slope alone: fits hold factors."""
+    return found._replace(fits=())
 
 
 def curvature(objective: ScaleObjective, mode: Array) -> Array:
@@ -182,7 +221,8 @@ class _Collector:
     """L for the integral; the posterior of the latents at each node is kept on the way."""
 
     def __init__(self, objective: ScaleObjective) -> None:
-        self.objective, self.converged, self.held = objective, True, 0
+        self.objective, self.held = objective, 0
+        self.converged: dict[bytes, bool] = {}
         self.components: dict[bytes, Component] = {}
         self.elbos: dict[bytes, list[float]] = {}
 
@@ -192,7 +232,7 @@ class _Collector:
         except ForestmixError:
             # A scale so extreme that the precision cannot be factored; it has no weight.
             return -np.inf
-        self.converged = self.converged and all(fit.converged for fit in found.fits)
+        self.converged[theta.tobytes()] = all(fit.converged for fit in found.fits)
         self.held += sum({id(fit.covariance): fit.covariance.nbytes for fit in found.fits}.values())
         hold = self.held <= HELD_FACTORS
         self.components[theta.tobytes()] = component(self.objective.model, np.exp(theta), found.fits, hold=hold)
@@ -230,7 +270,7 @@ def _collected(objective: ScaleObjective, collected: _Collector, integral: Integ
         np.array([collected.elbos[key] for key in keys]),
         integral.log_integral,
         integral.effective,
-        collected.converged,
+        all(collected.converged[key] for key, weight in zip(keys, weights, strict=True) if weight > COUNTS),
         message.format(count=len(keep), effective=integral.effective),
     )
 

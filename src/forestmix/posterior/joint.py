@@ -20,11 +20,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Joint:
-    """Components with weights (S,); ``log_evidence``: one number, or one for each observation; ``None`` if unknown."""
+    """Components with weights (S,); ``log_evidence``: one number, or one for each observation; ``None`` if unknown.
+
+    ``factors``: means and standard deviations of the latents with the others held, (N, m), for one component.
+    """
 
     components: tuple[Component, ...]
     weights: Array
     log_evidence: Any
+    factors: tuple[Array, Array] | None = None
 
     def margins(self) -> tuple[Array, Array]:
         """Return means and standard deviations of the latents, (N, m)."""
@@ -35,7 +39,7 @@ class Joint:
         """Return the posterior to report."""
         return Posterior(
             self.components, self.weights, result.model, result.data, "full",
-            scales=result.scales, log_evidence=self.log_evidence,
+            factors=self.factors, scales=result.scales, log_evidence=self.log_evidence,
         )  # fmt: skip
 
 

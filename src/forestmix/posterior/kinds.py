@@ -14,6 +14,7 @@ from forestmix.posterior.factor import BlockFactor
 from forestmix.posterior.iterative import IterativeCovariance
 from forestmix.posterior.layer import LayerPosterior
 from forestmix.posterior.means import corrected_means
+from forestmix.posterior.row_factored import RowFactoredCovariance
 from forestmix.posterior.system import LatentSystem, distinct_rows, require_gaussian_latents
 from forestmix.problem.given import as_layers
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 #: Up to this many latents the precision is factored, in some 300 to 650 MB.
 FACTOR_LIMIT = 6000
+#: With more latents, but at most this many rows, a matrix of the rows is factored instead.
+ROW_FACTOR_LIMIT = 3000
 #: Bytes of factors that a posterior of a batch holds on to; beyond, they are made anew when they are needed.
 HELD_FACTORS = 2**30
 
@@ -46,7 +49,7 @@ def corrected_component(
     distinct, which = distinct_rows(system.curvatures(mean, sd))
     which = np.broadcast_to(which, len(mean))
     seeds = generator(rng).spawn(len(distinct))
-    hold = 8 * len(distinct) * mean.shape[1] ** 2 <= HELD_FACTORS
+    hold = 8 * len(distinct) * min(system.weights.shape) ** 2 <= HELD_FACTORS
     each = [make_covariance(system, row, tol, seed, progress, hold) for row, seed in zip(distinct, seeds, strict=True)]
     covariance = CovarianceBatch(each, which)
     if is_factored(covariance):
@@ -67,6 +70,8 @@ def make_covariance(system: LatentSystem, kappa: Array, tol: float, rng: Any, pr
     """Return the covariance at given curvatures: by a factor where one can be held, else by draws."""
     if system.weights.shape[1] <= FACTOR_LIMIT:
         return FactoredCovariance(system.weights, kappa, system.scale, tol, keep=hold)
+    if system.weights.shape[0] <= ROW_FACTOR_LIMIT and np.isfinite(system.scale).all():
+        return RowFactoredCovariance(system.weights, kappa, system.scale, tol, keep=hold)
     prior_variance = system.stacked.prior_variance
     return IterativeCovariance(system.weights, kappa, system.scale, prior_variance, tol, rng, progress=progress)
 

@@ -117,10 +117,10 @@ def _rows_left_out(system: LatentSystem, component: Component) -> tuple[Array, A
     left_mean = mean - left_variance * error
     shift = np.abs(left_mean - mean) / np.sqrt(np.maximum(left_variance, 1e-300))
     values, exact = np.empty(mean.shape), np.zeros(n, bool)
-    for family, rows in row_families(layer.family, n):
+    for family, rows in row_families(layer.family.unweighted, n):
         values[:, rows] = log_predictive(family, x[:, rows], left_mean[:, rows], left_variance[:, rows])
         exact[rows] = _is_exact(family)
-    return values, leverage, ~exact & ((leverage > MOST_LEVERAGE) | (shift > MOST_SHIFT))
+    return layer.family.weight * values, leverage, ~exact & ((leverage > MOST_LEVERAGE) | (shift > MOST_SHIFT))
 
 
 def _is_exact(family: Family) -> bool:

@@ -195,9 +195,42 @@ class Posterior:
 
     def plot(self, axes: Any = None, level: float = 0.9, names: Sequence[str] | None = None, layer: int = 0) -> Any:
         """Plot means and intervals of the latents, and return the axes; see ``summary`` for the arguments."""
-        from forestmix.plots.posterior import plot_posterior
+        from forestmix.plots import plot_posterior
 
         return plot_posterior(self, axes, level, names, layer)
+
+    def save(self, path: Any, weights: str = "inside") -> None:
+        """Write this to a NetCDF-4 file for ``forestmix.load``; see docs/files.md.
+
+        Args:
+            path: where to; a file that stands there is replaced once the new one is whole.
+            weights: "inside" writes W too; "reference" only its checksum, and ``load(path, weights=W)`` needs it.
+
+        """
+        from forestmix.files import save
+
+        save(self, path, weights)
+
+    def to_xarray(self, level: float = 0.9, names: Sequence[str] | None = None) -> Any:
+        """Return mean, sd and interval of each latent as a labelled dataset of xarray (docs/files.md)."""
+        from forestmix.files.views import posterior_dataset
+
+        return posterior_dataset(self, level, names)
+
+    def to_pandas(self, level: float = 0.9, names: Sequence[str] | None = None) -> Any:
+        """Return mean, sd and interval of each latent as a table of pandas."""
+        from forestmix.files.views import posterior_frame
+
+        return posterior_frame(self, level, names)
+
+    def to_arviz(
+        self, size: int = 1000, rng: Any = 0, names: Sequence[str] | None = None,
+        sample_dims: Sequence[str] = ("chain", "draw"),
+    ) -> Any:  # fmt: skip
+        """Return draws of the latents, what they predict and the log-likelihood as a tree for ArviZ (docs/files.md)."""
+        from forestmix.files.arviz import posterior_tree
+
+        return posterior_tree(self, size, rng, names, sample_dims)
 
     @property
     def gaussian(self) -> bool:

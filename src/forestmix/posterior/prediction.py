@@ -104,7 +104,7 @@ def _chosen_layer(component: Component, rows: Any) -> Layer:
     """Return the layer whose rows are predicted: the model's own, some of its rows, or a new one."""
     own = component.layer
     if rows is None:
-        return own
+        return own.with_family(own.family.unweighted)
     if isinstance(rows, Layer):
         if rows.n_parents != own.n_parents:
             raise ArgumentError(
@@ -113,14 +113,14 @@ def _chosen_layer(component: Component, rows: Any) -> Layer:
         return _with_own_scales(component, rows)
     chosen = _row_numbers(rows, own.size)
     bias = own.bias if own.bias.ndim == 0 else own.bias[chosen]
-    return Layer(own.family.take(chosen), own.weights.take_rows(chosen), bias)
+    return Layer(own.family.unweighted.take(chosen), own.weights.take_rows(chosen), bias)
 
 
 def _with_own_scales(component: Component, rows: Layer) -> Layer:
     """Return new rows with a component's numbers in the place of unknown scales, and of an sd that was left out."""
     family = rows.family
     if isinstance(family, Gaussian) and family.sd_left_out:
-        own = component.layer.family
+        own = component.layer.family.unweighted
         if not isinstance(own, Gaussian) or own.sd.size > 1:
             raise ArgumentError("rows must say the sd of new Gaussian rows where those of the model have several.")
         return rows.with_family(own)

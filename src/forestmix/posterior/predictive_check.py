@@ -13,6 +13,7 @@ from forestmix.posterior.system import padded
 from forestmix.weights.blocks import blocks_of
 
 if TYPE_CHECKING:
+    from forestmix.posterior.marginals import Mixture
     from forestmix.posterior.posterior import Posterior
 
 #: Counts are drawn for natural parameters up to this: beyond, they would not fit integers.
@@ -73,3 +74,17 @@ def _discrepancy(observed: Array, replicated: Array) -> Discrepancy:
     near = np.isclose(replicated, observed, rtol=1e-9, atol=0)
     p_value = np.mean(np.where(near, 0.5, replicated > observed))
     return Discrepancy(float(observed), float(np.mean(replicated)), float(p_value))
+
+
+def simulate(mixture: Mixture, size: int, rng: np.random.Generator) -> Array:
+    """Return rows drawn from the posterior predictive distribution of one observation, (size, n)."""
+    weights = mixture.weights[0] / mixture.weights[0].sum()
+    chosen = rng.choice(len(weights), size, p=weights)
+    drawn = np.empty((size, mixture.components[0].layer.size))
+    for place in np.unique(chosen):
+        part, rows = mixture.components[place], np.flatnonzero(chosen == place)
+        latents, layer = part.sample(len(rows), rng)[:, 0], part.layer
+        most = np.inf if layer.family.curvature_is_constant else LARGEST_ETA
+        eta = padded(layer.weights.in_double(), 0, latents.shape[1]).forward(latents) + layer.bias
+        drawn[rows] = layer.family.sample(np.minimum(eta, most), rng)
+    return drawn

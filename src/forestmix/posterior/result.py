@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -113,9 +113,10 @@ class Result:
         """Return the posterior to report: means, standard deviations, intervals, draws, predictions (docs/trust.md).
 
         "corrected" puts the correlations back that the factorised q leaves out, by linear response: the covariance is
-        ``(diag(1 / sigma0^2) + W^T diag(kappa) W)^-1``, the exact one for Gaussian rows. With up to 6,000 latents it is
-        factored, and the means are corrected too: exact for Gaussian rows, and for others those of the best Gaussian
-        with that covariance. Beyond, standard deviations are estimated from draws, and the means are those of q.
+        ``(diag(1 / sigma0^2) + W^T diag(kappa) W)^-1``, the exact one for Gaussian rows. With up to 6,000 latents,
+        or 3,000 rows, it is factored, and the means are corrected too: exact for Gaussian rows, and for others those of
+        the best Gaussian with that covariance. Beyond, standard deviations are estimated from draws, and the means are
+        those of q.
 
         Args:
             kind: "corrected"; "factorised" for q itself, the only kind for latents that are not Gaussian; "full" after
@@ -151,6 +152,39 @@ class Result:
     def interval(self, *_: Any, **__: Any) -> None:
         """Say where it went."""
         raise _moved("interval", "posterior().interval(level)")
+
+    def save(self, path: Any, weights: str = "inside") -> None:
+        """Write this to a NetCDF-4 file for ``forestmix.load``; see docs/files.md.
+
+        Args:
+            path: where to; a file that stands there is replaced once the new one is whole.
+            weights: "inside" writes W too; "reference" only its checksum, and ``load(path, weights=W)`` needs it.
+
+        """
+        from forestmix.files import save
+
+        save(self, path, weights)
+
+    def to_xarray(self, level: float = 0.9, names: Sequence[str] | None = None) -> Any:
+        """Return mean, sd and interval of each factor of q, and the trace, as a dataset of xarray (docs/files.md)."""
+        from forestmix.files.views import result_dataset
+
+        return result_dataset(self, level, names)
+
+    def to_pandas(self, level: float = 0.9, names: Sequence[str] | None = None) -> Any:
+        """Return mean, sd and interval of each latent as a table of pandas."""
+        from forestmix.files.views import posterior_frame
+
+        return posterior_frame(self, level, names)
+
+    def to_arviz(
+        self, size: int = 1000, rng: Any = 0, names: Sequence[str] | None = None,
+        sample_dims: Sequence[str] = ("chain", "draw"),
+    ) -> Any:  # fmt: skip
+        """Return draws of the latents, what they predict and the log-likelihood as a tree for ArviZ (docs/files.md)."""
+        from forestmix.files.arviz import posterior_tree
+
+        return posterior_tree(self.posterior(), size, rng, names, sample_dims)
 
     def plot_trace(self, axes: Any = None) -> Any:
         """Plot the objective and the relative gradient norm against iterations; see ``forestmix.plots``."""

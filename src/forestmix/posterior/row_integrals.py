@@ -1,7 +1,7 @@
 """The predictive density of one row, ``log int p(x | eta) N(eta; m, v) d eta``, at any scale.
 
 Gaussian rows are closed, and rows of 0 and 1 are one expectation of a sigmoid. For others the integrand is log-concave:
-its mode is found by bisection of the slope, then on either side where it has fallen by ``FALL`` nats, and between
+its mode is found by bisection of the slope, then on either side where it is ``CUTOFF`` nats lower, and between
 these points Gauss-Legendre quadrature sees all of it, however narrow the likelihood is beside the normal or the
 other way round.
 """
@@ -19,7 +19,7 @@ from forestmix.arrays import Array
 from forestmix.families import Bernoulli, Family, Gaussian
 
 #: What lies below the mode by more than this, in nats, is left out: 4e-18 of it.
-FALL = 40.0
+CUTOFF = 40.0
 #: The mode is found to this share of the normal's sd, in as many halvings at most as a bracket of 1e300 takes.
 MODE_ERROR, MODE_HALVINGS = 1e-10, 1100
 #: Halvings of a bracket of an end, and of the length before that.
@@ -62,7 +62,7 @@ def _quadrature(family: Family, x: Array, mean: Array, variance: Array) -> Array
     at_mode = family.log_partition(mode)
     z_mode = (mode - mean) / sd
 
-    def fallen(z: Array) -> Array:
+    def deficit(z: Array) -> Array:
         """Return by how much the log of the integrand is below its mode, at ``eta = mean + sd z``."""
         step = sd * (z - z_mode)
         with np.errstate(over="ignore"):
@@ -72,9 +72,9 @@ def _quadrature(family: Family, x: Array, mean: Array, variance: Array) -> Array
     nodes, weights = _legendre()
     total = np.zeros(len(x))
     for side in (-1.0, 1.0):
-        length = _length(fallen, z_mode, side)
+        length = _length(deficit, z_mode, side)
         for node, weight in zip(nodes, weights, strict=True):
-            total += weight * length * np.exp(-fallen(z_mode + side * length * node))
+            total += weight * length * np.exp(-deficit(z_mode + side * length * node))
     best = np.asarray(family.expectations(x, mode, np.zeros_like(mode)).log_likelihood, np.float64)
     return best - 0.5 * z_mode**2 - 0.5 * math.log(2 * math.pi) + np.log(total)
 
@@ -97,25 +97,25 @@ def _mode(family: Family, statistic: Array, mean: Array, sd: Array) -> Array:
     return 0.5 * (low + high)
 
 
-def _length(fallen: Callable[[Array], Array], z_mode: Array, side: float) -> Array:
-    """Return how far from the mode, in z, the integrand has fallen by ``FALL``, a little more rather than less."""
-    # The normal alone has fallen by then, unless its slope at the mode is against it.
-    high = np.full(len(z_mode), math.sqrt(2 * FALL))
+def _length(deficit: Callable[[Array], Array], z_mode: Array, side: float) -> Array:
+    """Return how far from the mode, in z, the integrand is lower by ``CUTOFF``, a little more rather than less."""
+    # The normal alone is lower by then, unless its slope at the mode is against it.
+    high = np.full(len(z_mode), math.sqrt(2 * CUTOFF))
     for _ in range(DOUBLINGS):
-        short = fallen(z_mode + side * high) < FALL
+        short = deficit(z_mode + side * high) < CUTOFF
         if not short.any():
             break
         high = np.where(short, 2 * high, high)
     # By halves of the length itself: a likelihood far narrower than the normal takes many.
     for _ in range(DOUBLINGS):
-        beyond = fallen(z_mode + side * 0.5 * high) >= FALL
+        beyond = deficit(z_mode + side * 0.5 * high) >= CUTOFF
         if not beyond.any():
             break
         high = np.where(beyond, 0.5 * high, high)
     low = 0.5 * high
     for _ in range(END_HALVINGS):
         middle = 0.5 * (low + high)
-        beyond = fallen(z_mode + side * middle) >= FALL
+        beyond = deficit(z_mode + side * middle) >= CUTOFF
         low, high = np.where(beyond, low, middle), np.where(beyond, middle, high)
     return high
 

@@ -15,9 +15,13 @@ from typing import NamedTuple
 import numpy as np
 
 from forestmix.arrays import Array
+from forestmix.errors import ForestmixError
 from forestmix.families.unknown import variables_of
 from forestmix.model import DEF, Observations
 from forestmix.scales import FromData, Scale
+
+#: A noise below this share of the spread of the data is rounding.
+SMALLEST_NOISE = 1e-9
 
 
 class Moments(NamedTuple):
@@ -44,7 +48,8 @@ class ScaleTerms:
         self.priors: list[Scale] = [
             scale.given(x[:, rows]) if isinstance(scale, FromData) else scale for scale, rows in pairs
         ]
-        self._spread = float(np.nanstd(x)) or 1.0
+        there = x[~np.isnan(x)]
+        self._spread = float(np.std(there)) if len(there) and np.ptp(there) > 0 else 1.0
 
     def log_prior(self, theta: Array) -> tuple[float, Array]:
         """Return ``log p(theta)`` and its slope, (K,)."""
@@ -59,6 +64,15 @@ class ScaleTerms:
             guess = float(prior.quantile(0.5)) if prior.proper else 1.0
             guesses.append(min(guess, 0.5 * self._spread) if rows.any() else guess)
         return np.log(guesses)
+
+    def check_noise(self, theta: Array) -> None:
+        """Raise where the mode of a noise is at rounding: rows that are fitted exactly would have it at 0."""
+        for one, rows in zip(theta, self.rows, strict=True):
+            if rows.any() and one < np.log(SMALLEST_NOISE * self._spread):
+                raise ForestmixError(
+                    "The rows can be fitted exactly, so the data say that the noise is 0, and its posterior has no end "
+                    "there. Give the sd, or a prior that stays away from 0, such as scales.InverseGamma(1.0, 1.0)."
+                )
 
     def statistics(self, theta: Array, moments: Moments) -> tuple[Array, Array]:
         """Return ``c_k`` and ``S_k / s_k^2``, (K,) each, of one observation.

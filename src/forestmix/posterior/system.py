@@ -87,7 +87,7 @@ def double_precision(layer: Layer) -> Layer:
     """Return the layer with weights and parameters in float64, itself if they are."""
     if layer.weights.dtype == np.float64:
         return layer
-    return Layer(layer.family, layer.weights.in_double(), layer.bias)
+    return layer.with_weights(layer.weights.in_double())
 
 
 def require_gaussian_latents(model: DEF, what: str) -> None:

@@ -76,14 +76,14 @@ class Table:
         """Return title cells and rows as text, with dots for those in the middle of a long table."""
         count = len(self.names)
         shown = list(range(count)) if count <= 2 * SHOWN else [*range(SHOWN), -1, *range(count - SHOWN, count)]
-        columns = [_formatted(values) for values in self.columns.values()]
+        columns = [formatted(values) for values in self.columns.values()]
         body = [
             [self.names[k], *(cells[k] for cells in columns)] if k >= 0 else ["..."] * (1 + len(columns)) for k in shown
         ]
         return [["", *self.columns], *body]
 
 
-def _formatted(values: Array) -> list[str]:
+def formatted(values: Array) -> list[str]:
     """Return the entries of a column as text: numbers with as many decimals as its typical size asks for."""
     if values.dtype.kind != "f":
         return [str(value) for value in values]

@@ -26,7 +26,7 @@ from forestmix.weights.layered import slices_of
 
 
 class Stacked:
-    """A model with Gaussian latents, its rows and those that stand for latents in one layer.
+    """A model with Gaussian latents, its rows and those that stand for latents in one layer (paper, appendix C).
 
     Attributes:
         deep: the model as it was given.
@@ -117,7 +117,7 @@ class Stacked:
         own = self.deep.layers[0].family
         sd = [np.broadcast_to(layer.family.sd, layer.size) for layer in self.deep.layers[1:]]  # type: ignore[attr-defined]
         latent, n = np.concatenate(sd), self.deep.n_observed
-        if isinstance(own, Gaussian):
+        if type(own) is Gaussian:
             return Gaussian(np.concatenate([np.broadcast_to(own.sd, n), latent]))
         families, which = (own.families, own.which) if isinstance(own, Mixed) else ((own,), np.zeros(n, int))
         return Mixed([*families, Gaussian(latent)], np.concatenate([which, np.full(len(latent), len(families))]))

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from forestmix.arrays import Array, host
-from forestmix.engines.protocol import Capability, Spread, require
+from forestmix.engines.protocol import Capability, Spread, SweepStart, require
 from forestmix.latents import ArrayFactors, GaussianFactors
 from forestmix.partition import Partition
 from forestmix.problem import factored
@@ -154,20 +154,20 @@ class GaussianProblem(GaussianObjective, Problem):
         safe = surrogate or bool(np.all(groups.sizes == 1))
         spread = Spread.ABSOLUTE if self._objective == "fm" else Spread.SQUARED
         options = {"surrogate": surrogate, "safe": safe, "spread": spread}
-        return GaussianFactors(*self._sweeps.sweep_groups(*self._state(point), groups, **options))
+        return GaussianFactors(*self._sweeps.sweep_groups(self._state(point), groups, **options))
 
     def sweep_blocks(self, point: GaussianPoint, blocks: Partition, *, synchronous: bool) -> GaussianFactors:
         """Return the factors after every block was swept, side by side."""
-        return GaussianFactors(*self._sweeps.sweep_blocks(*self._state(point), blocks, synchronous=synchronous))
+        return GaussianFactors(*self._sweeps.sweep_blocks(self._state(point), blocks, synchronous=synchronous))
 
     def sweep_greedy(self, point: GaussianPoint, steps: int) -> GaussianFactors:
         """Return the factors after so many updates, each of the latent that gains most."""
-        return GaussianFactors(*self._sweeps.sweep_greedy(*self._state(point), steps))
+        return GaussianFactors(*self._sweeps.sweep_greedy(self._state(point), steps))
 
     @property
     def _sweeps(self) -> Any:
         require(self.engine, Capability.SWEEP, "coordinate updates")
         return self.engine
 
-    def _state(self, point: GaussianPoint) -> tuple[Any, ...]:
-        return self.layer, self.rows, point.q, point.terms, self.prior
+    def _state(self, point: GaussianPoint) -> SweepStart:
+        return SweepStart(self.layer, self.rows, point.q, point.terms, self.prior)

@@ -14,7 +14,10 @@ from forestmix.weights import Weights
 
 
 class Grouped:
-    """The entries of W, each with the pair of its row and its group; sums over pairs are made from them."""
+    """The entries of W, each with the pair of its row and its group; sums over pairs are made from them.
+
+    With the layers of a deep model as groups they give the paper's bound of any depth (appendix C).
+    """
 
     def __init__(self, weights: Weights, groups: Partition) -> None:
         self.shape = weights.shape

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,11 @@ from forestmix.arrays import Array, generator
 from forestmix.checks import between_zero_and_one, one_of, whole_number
 from forestmix.errors import ArgumentError
 from forestmix.model import DEF
+from forestmix.posterior.predictive_check import simulate
 from forestmix.posterior.table import Table
 from forestmix.regression.cases import Cases, Extra
 from forestmix.regression.formula import Block, Design
-from forestmix.regression.prediction import Predictions, predict_rows, simulate, wanted_rows
+from forestmix.regression.prediction import Predictions, predict_rows, wanted_rows
 from forestmix.regression.priors import NOISE, Priors
 from forestmix.regression.solve import Solution, at_scale_means
 
@@ -124,7 +126,7 @@ class Fit:
             intercept: whether the intercept is drawn too, which often is on another scale.
 
         """
-        from forestmix.plots.regression import plot_intervals
+        from forestmix.plots import plot_intervals
 
         return plot_intervals(self.summary(level), self.summary(level / 2), axes, () if intercept else ("Intercept",))
 
@@ -137,7 +139,7 @@ class Fit:
             axes: matplotlib axes to draw on; a new figure when left out.
 
         """
-        from forestmix.plots.regression import plot_groups
+        from forestmix.plots import plot_groups
 
         return plot_groups(self.groups(term, level), axes)
 
@@ -150,9 +152,33 @@ class Fit:
             axes: matplotlib axes to draw on; a new figure when left out.
 
         """
-        from forestmix.plots.regression import plot_predictive
+        from forestmix.plots import plot_predictive
 
         return plot_predictive(self._responses(), self.simulate(size, rng), self.family != "gaussian", axes)
+
+    def save(self, path: Any) -> None:
+        """Write this to a NetCDF-4 file for ``forestmix.load``; one that stands there is replaced (docs/files.md)."""
+        from forestmix.files import save
+
+        save(self, path)
+
+    def to_xarray(self, level: float = 0.9) -> Any:
+        """Return mean, sd and interval of every effect and scale as a labelled dataset of xarray (docs/files.md)."""
+        from forestmix.files.views import fit_dataset
+
+        return fit_dataset(self, level)
+
+    def to_pandas(self, level: float = 0.9) -> Any:
+        """Return the summary as a table of pandas."""
+        from forestmix.files.views import fit_frame
+
+        return fit_frame(self, level)
+
+    def to_arviz(self, size: int = 1000, rng: Any = 0, sample_dims: Sequence[str] = ("chain", "draw")) -> Any:
+        """Return draws of the effects, what they predict and the log-likelihood as a tree for ArviZ (docs/files.md)."""
+        from forestmix.files.arviz import fit_tree
+
+        return fit_tree(self, size, rng, sample_dims)
 
     def __repr__(self) -> str:
         return (

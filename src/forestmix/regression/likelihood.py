@@ -10,6 +10,8 @@ from forestmix.arrays import Array
 from forestmix.errors import ArgumentError
 from forestmix.families import Bernoulli, Binomial, Family, Gaussian, Poisson
 from forestmix.model import DEF, Layer, Prior
+from forestmix.regression.cases import Cases
+from forestmix.regression.formula import Rows
 from forestmix.regression.priors import Priors
 
 
@@ -65,6 +67,20 @@ def make_model(family: Family, matrix: Any, offset: Array, priors: Priors, weigh
     cases = {} if weights is None else {"case_weights": weights}
     layer = Layer(family, matrix, offset, **cases)
     return DEF(layer, prior=Prior(Gaussian(priors.sd), priors.mean))
+
+
+def model_of_cases(family: str, rows: Rows, cases: Cases, priors: Priors) -> tuple[DEF, Array]:
+    """Return the model of the cases that have a response, and these responses."""
+    matrix, offset, seen = rows_with_response(rows, cases)
+    return make_model(family_of(family, priors.noise, seen.trials), matrix, offset, priors, seen.weights), seen.response
+
+
+def rows_with_response(rows: Rows, cases: Cases) -> tuple[Any, Array, Cases]:
+    """Return design, offset and cases of those that have a response."""
+    there = np.flatnonzero(~np.isnan(cases.response))
+    if len(there) == len(cases.response):
+        return rows.matrix, rows.offset + cases.offset, cases
+    return rows.matrix[there], (rows.offset + cases.offset)[there], cases.take(there)
 
 
 def _least(trials: Array | None) -> Any:

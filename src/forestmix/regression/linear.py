@@ -17,6 +17,7 @@ from forestmix.posterior.marginals import Mixture
 from forestmix.posterior.prediction import Prediction, predict
 from forestmix.regression.likelihood import centre_and_unit, family_of
 from forestmix.regression.priors import WIDTH, default_noise, moments
+from forestmix.regression.relevance import relevance
 from forestmix.regression.solve import Solution, solve
 from forestmix.scales import HalfNormal, Scale
 
@@ -48,7 +49,8 @@ class Linear(NamedTuple):
         mixture, matrix = self.solution.posterior.mixture, with_intercept(X, self.intercept)
         parts = []
         for part in mixture.components:
-            noise = part.layer.family.sd if isinstance(part.layer.family, Gaussian) else None
+            one: Any = part.layer.family.unweighted
+            noise = one.sd if isinstance(one, Gaussian) else None
             parts.append(Component(part.mean, part.covariance, Layer(family_of(self.family, noise, None), matrix)))
         return predict(Mixture(parts, mixture.weights), None, level, single=True)
 
@@ -56,7 +58,8 @@ class Linear(NamedTuple):
         """Return the predictive standard deviation of Gaussian rows: ``sqrt(sd(eta)^2 + E noise^2)``."""
         eta_sd = self.predict(X).eta_sd
         mixture = self.solution.posterior.mixture
-        noise = np.array([float(part.layer.family.sd) for part in mixture.components])  # type: ignore[attr-defined]
+        families: list[Any] = [part.layer.family.unweighted for part in mixture.components]
+        noise = np.array([float(family.sd) for family in families])
         return np.sqrt(eta_sd**2 + mixture.weights[0] @ noise**2)
 
 
@@ -104,7 +107,7 @@ def _prior_scales(given: Any, count: int, widths: Array) -> list[Any]:
     if isinstance(given, str):
         if given != "ard":
             raise ArgumentError(f"prior_sd must be None, 'ard', a number, or one for each column; got {given!r}.")
-        return [HalfNormal(float(width)) for width in widths]
+        return [relevance(float(width), count) for width in widths]
     if is_number(given):
         return [_positive("prior_sd", given)] * count
     values = numbers("prior_sd", given).astype(np.float64)

@@ -149,7 +149,8 @@ def mixture_of_rows(fit: Fit, wanted: Wanted) -> Mixture:
         matrix = scipy.sparse.hstack([matrix, column], format="csr")
     components = []
     for part in fit.posterior.mixture.components:
-        noise = part.layer.family.sd if isinstance(part.layer.family, Gaussian) else None
+        one: Any = part.layer.family.unweighted
+        noise = one.sd if isinstance(one, Gaussian) else None
         layer = Layer(family_of(fit.family, noise, wanted.trials), matrix, wanted.offset)
         sds = np.array([_sd_of_groups(fit, block.name, part) for block, _, _ in wanted.rows.unseen])
         components.append(_with_new_levels(part, sds, layer))
@@ -176,15 +177,3 @@ def _trials(family: str, extra: Extra, frame: Any) -> Array | None:
             raise ArgumentError(f"trials go with family='binomial'; this fit is {family}.")
         return None
     return np.ones(len(frame)) if extra.trials is None else for_rows("trials", extra.trials, frame)
-
-
-def simulate(mixture: Mixture, size: int, rng: np.random.Generator) -> Array:
-    """Return responses drawn from the posterior predictive distribution, (size, n), each from one component."""
-    weights = mixture.weights[0] / mixture.weights[0].sum()
-    chosen = rng.choice(len(weights), size, p=weights)
-    drawn = np.empty((size, mixture.components[0].layer.size))
-    for place in np.unique(chosen):
-        part, rows = mixture.components[place], np.flatnonzero(chosen == place)
-        latents = part.sample(len(rows), rng)[:, 0]
-        drawn[rows] = part.layer.family.sample(part.layer.weights.forward(latents) + part.layer.bias, rng)
-    return drawn

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from forestmix.regression.cases import Extra, read_cases
 from forestmix.regression.fit import Fit
 from forestmix.regression.formula import learn_design
-from forestmix.regression.likelihood import centre_and_unit, check_response, family_of, make_model
+from forestmix.regression.likelihood import (
+    centre_and_unit,
+    check_response,
+    model_of_cases,
+    rows_with_response,
+)
 from forestmix.regression.priors import default_noise, default_priors, set_priors
 from forestmix.regression.solve import solve
 from forestmix.regression.terms import parse
@@ -55,16 +58,11 @@ def regress(
     terms, context = parse(formula), dict(context or {})
     cases = read_cases(terms, data, family, Extra(trials, offset, weights), missing, context)
     design, rows = learn_design(terms, cases.frame, context)
-    there = np.flatnonzero(~np.isnan(cases.response))
-    complete = len(there) == len(cases.response)
-    seen, matrix = (cases, rows.matrix) if complete else (cases.take(there), rows.matrix[there])
-    shift = seen.offset + rows.offset[there]
+    matrix, shift, seen = rows_with_response(rows, cases)
     check_response(family, terms.response, seen.response, seen.trials)
     centre, unit = centre_and_unit(family, seen.response, seen.trials, shift, seen.weights)
-    noise = None
-    if family == "gaussian":
-        noise = default_noise(matrix[:, : design.n_fixed], seen.response - shift, unit)
-    defaults = default_priors(design, matrix, centre, unit, seen.weights, noise)
-    priors = set_priors(defaults, design, prior)
-    model = make_model(family_of(family, priors.noise, seen.trials), matrix, shift, priors, seen.weights)
-    return Fit(family, design, priors, cases, model, solve(model, seen.response))
+    fixed = matrix[:, : design.n_fixed]
+    noise = default_noise(fixed, seen.response - shift, unit) if family == "gaussian" else None
+    priors = set_priors(default_priors(design, matrix, centre, unit, seen.weights, noise), design, prior)
+    model, y = model_of_cases(family, rows, cases, priors)
+    return Fit(family, design, priors, cases, model, solve(model, y))

@@ -1,5 +1,6 @@
-"""The report of a run: one HTML page that holds all it shows."""
+"""Reports: each is one HTML page that holds all it shows."""
 
-from forestmix.report.page import write_report
+from forestmix.report.experiments import write_report
+from forestmix.report.saved import render_saved, write_saved
 
-__all__ = ["write_report"]
+__all__ = ["render_saved", "write_report", "write_saved"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Collection, Iterable, Sequence
 from html import escape
 
@@ -12,32 +13,43 @@ def table(
     rows: Iterable[Sequence[str]],
     identifier: str,
     *,
+    label: str = "",
     text_columns: int = 1,
     strong: Collection[tuple[int, int]] = (),
+    sortable: bool = False,
 ) -> str:
     """Return a table that scrolls by itself where the page is narrow.
 
-    The first columns hold text, the others numbers, aligned at the right. ``strong``: row and column of bold cells.
+    The first columns hold text, the others numbers, aligned at the right. ``label``: what a screen reader calls it;
+    ``strong``: row and column of bold cells; ``sortable``: whether a script may make buttons of its headings.
     """
-
-    def line(cells: Sequence[str], tag: str, row: int = -1) -> str:
-        parts = []
-        for column, cell in enumerate(cells):
-            kind = "" if column < text_columns else ' class="number"'
-            text = f"<strong>{escape(cell)}</strong>" if (row, column) in strong else escape(cell)
-            parts.append(f"<{tag}{kind}>{text}</{tag}>")
-        return f"<tr>{''.join(parts)}</tr>"
-
-    body = "\n".join(line(cells, "td", row) for row, cells in enumerate(rows))
-    name = escape(identifier)
+    titles = "".join(
+        f'<th scope="col"{_number(column, text_columns)}>{escape(cell)}</th>' for column, cell in enumerate(header)
+    )
+    body = "\n".join(_row(cells, row, text_columns, strong) for row, cells in enumerate(rows))
+    name, kind = escape(identifier), ' class="sortable"' if sortable else ""
     return (
-        f'<div class="wide" role="region" aria-label="{name}" tabindex="0">\n<table id="{name}">\n'
-        f"<thead>{line(header, 'th')}</thead>\n<tbody>\n{body}\n</tbody>\n</table>\n</div>"
+        f'<div class="wide" role="region" aria-label="{escape(label or identifier)}" tabindex="0">\n'
+        f'<table id="{name}"{kind}>\n<thead><tr>{titles}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>\n</div>'
     )
 
 
+def _row(cells: Sequence[str], row: int, text_columns: int, strong: Collection[tuple[int, int]]) -> str:
+    """Return a row whose first cell is its heading."""
+    parts = []
+    for column, cell in enumerate(cells):
+        tag, scope = ("th", ' scope="row"') if column == 0 else ("td", "")
+        text = f"<strong>{escape(cell)}</strong>" if (row, column) in strong else escape(cell)
+        parts.append(f"<{tag}{scope}{_number(column, text_columns)}>{text}</{tag}>")
+    return f"<tr>{''.join(parts)}</tr>"
+
+
+def _number(column: int, text_columns: int) -> str:
+    return "" if column < text_columns else ' class="number"'
+
+
 def picture(wide: bytes, narrow: bytes, description: str, caption: str) -> str:
-    """Return a figure with an SVG picture inside the page; a narrow screen gets the panels below each other."""
+    """Return a figure with an SVG picture inside the page; a narrow screen gets one that is drawn for it."""
     wide_address, narrow_address = (
         f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}" for svg in (wide, narrow)
     )
@@ -49,10 +61,33 @@ def picture(wide: bytes, narrow: bytes, description: str, caption: str) -> str:
 
 
 def section(title: str, *parts: str) -> str:
-    """Return a section under a heading."""
-    return f"<section>\n<h2>{escape(title)}</h2>\n" + "\n".join(parts) + "\n</section>"
+    """Return a section under a heading, which other places of the page may link to."""
+    return f'<section aria-labelledby="{anchor(title)}">\n<h2 id="{anchor(title)}">{escape(title)}</h2>\n' + (
+        "\n".join(parts) + "\n</section>"
+    )
+
+
+def anchor(title: str) -> str:
+    """Return the name of a section in an address."""
+    return "section-" + re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
+
+
+def heading(text: str) -> str:
+    """Return a heading inside a section."""
+    return f"<h3>{escape(text)}</h3>"
 
 
 def paragraph(text: str, kind: str = "") -> str:
     """Return a paragraph."""
     return f'<p class="{kind}">{escape(text)}</p>' if kind else f"<p>{escape(text)}</p>"
+
+
+def bullets(lines: Iterable[str]) -> str:
+    """Return a list; nothing for no lines."""
+    items = "".join(f"<li>{escape(line)}</li>" for line in lines)
+    return f"<ul>{items}</ul>" if items else ""
+
+
+def folded(summary: str, *parts: str) -> str:
+    """Return what opens on demand, also without scripts."""
+    return f"<details><summary>{escape(summary)}</summary>\n" + "\n".join(parts) + "\n</details>"

@@ -6,7 +6,7 @@ from scipy import sparse
 
 import forestmix as fmx
 from forestmix.engines.compiled.engine import CompiledEngine
-from forestmix.engines.protocol import PriorMoments, Spread, Want
+from forestmix.engines.protocol import PriorMoments, Spread, SweepStart, Want
 from forestmix.engines.reference import ReferenceEngine
 from forestmix.engines.rows import expected_terms
 from forestmix.model import observations
@@ -102,7 +102,11 @@ def test_groups(family, kind, groups, spread, surrogate):
     lists = [list(group) for group in GROUPS[groups]]
     rows, terms = terms_of(layer, seen, q)
     got = ENGINE.sweep_groups(
-        layer, rows, q, terms, prior, Partition.of("groups", lists, 7), surrogate=surrogate, safe=True, spread=spread
+        SweepStart(layer, rows, q, terms, prior),
+        Partition.of("groups", lists, 7),
+        surrogate=surrogate,
+        safe=True,
+        spread=spread,
     )
     for k in range(2):
         right, mean, sd = oracle(layer, W, seen, prior, lists, spread, k), q.mean[k], q.sd[k]
@@ -120,7 +124,7 @@ def test_steps_that_are_too_long_are_halved_where_that_is_asked_for():
     partition = Partition.of("groups", lists, 7)
     for safe in (True, False):
         got = ENGINE.sweep_groups(
-            layer, rows, far, terms, prior, partition, surrogate=False, safe=safe, spread=Spread.SQUARED
+            SweepStart(layer, rows, far, terms, prior), partition, surrogate=False, safe=safe, spread=Spread.SQUARED
         )
         right = oracle(layer, W, seen, prior, lists, Spread.SQUARED, 0)
         mean, sd, shares = far.mean[0], far.sd[0], []
@@ -138,7 +142,9 @@ def test_synchronous_blocks_see_each_other_as_they_were(family, kind):
     layer, W, seen, q, prior = case(family, kind)
     lists = [[0, 3, 5], [1], [2, 4, 6]]
     rows, terms = terms_of(layer, seen, q)
-    got = ENGINE.sweep_blocks(layer, rows, q, terms, prior, Partition.of("blocks", lists, 7), synchronous=True)
+    got = ENGINE.sweep_blocks(
+        SweepStart(layer, rows, q, terms, prior), Partition.of("blocks", lists, 7), synchronous=True
+    )
     ones = [[j] for j in range(7)]
     for k in range(2):
         right = oracle(layer, W, seen, prior, ones, Spread.SQUARED, k)
@@ -157,7 +163,9 @@ def test_unsynchronised_blocks_on_one_thread_are_a_sweep(family, monkeypatch):
     layer, W, seen, q, prior = case(family)
     lists = [[0, 3, 5], [1], [2, 4, 6]]
     rows, terms = terms_of(layer, seen, q)
-    got = ENGINE.sweep_blocks(layer, rows, q, terms, prior, Partition.of("blocks", lists, 7), synchronous=False)
+    got = ENGINE.sweep_blocks(
+        SweepStart(layer, rows, q, terms, prior), Partition.of("blocks", lists, 7), synchronous=False
+    )
     right = oracle(layer, W, seen, prior, [[j] for j in range(7)], Spread.SQUARED, 1)
     mean, sd = q.mean[1], q.sd[1]
     for j in np.concatenate(lists):
@@ -170,7 +178,7 @@ def test_unsynchronised_blocks_on_one_thread_are_a_sweep(family, monkeypatch):
 def test_greedy_order(family, kind):
     layer, W, seen, q, prior = case(family, kind)
     rows, terms = terms_of(layer, seen, q)
-    got = ENGINE.sweep_greedy(layer, rows, q, terms, prior, 9)
+    got = ENGINE.sweep_greedy(SweepStart(layer, rows, q, terms, prior), 9)
     for k in range(2):
         right = oracle(layer, W, seen, prior, [[j] for j in range(7)], Spread.SQUARED, k)
         mean, sd = q.mean[k], q.sd[k]
@@ -190,7 +198,7 @@ def test_single_precision_in_and_out(family):
     rows, terms = terms_of(layer, seen, q)
     partition = Partition.of("groups", GROUPS["one by one"], 7)
     got = ENGINE.sweep_groups(
-        layer, rows, q, terms, prior, partition, surrogate=False, safe=True, spread=Spread.SQUARED
+        SweepStart(layer, rows, q, terms, prior), partition, surrogate=False, safe=True, spread=Spread.SQUARED
     )
     assert got.mean.dtype == got.sd.dtype == np.float32
     right = oracle(layer, W, seen, prior, GROUPS["one by one"], Spread.SQUARED, 0)

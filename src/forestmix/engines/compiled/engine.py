@@ -19,7 +19,7 @@ from forestmix.engines.compiled.passes import has_pass, one_pass
 from forestmix.engines.compiled.products import Products, SparseColumnProducts, StencilProducts
 from forestmix.engines.compiled.rows import RowTable, quadratic_rows, row_table, terms_of_rows
 from forestmix.engines.compiled.sweeping import Factors, Sweep
-from forestmix.engines.protocol import Capability, Moments, PriorMoments, RowTerms, Spread, Statistics, Want
+from forestmix.engines.protocol import Capability, Moments, RowTerms, Spread, Statistics, SweepStart, Want
 from forestmix.families.expectations import quiet
 from forestmix.model import Layer, Observations
 from forestmix.partition import Partition
@@ -105,29 +105,20 @@ class CompiledEngine:
 
     @quiet
     def sweep_groups(
-        self, layer: Layer, rows: RowTable, q: Moments, terms: RowTerms, prior: PriorMoments, groups: Partition,
-        *, surrogate: bool, safe: bool, spread: Spread,
-    ) -> Factors:  # fmt: skip
-        """Update the groups one after another, the members of each at once."""
-        sweep = Sweep(layer, layer.weights.storage(), rows, q, terms, prior)
-        return sweeping.sweep_groups(sweep, groups, surrogate=surrogate, safe=safe, spread=spread)
-
-    @quiet
-    def sweep_blocks(
-        self, layer: Layer, rows: RowTable, q: Moments, terms: RowTerms, prior: PriorMoments, blocks: Partition,
-        *, synchronous: bool,
-    ) -> Factors:  # fmt: skip
-        """Sweep the blocks on threads, each with the others as they were at the start, or as they are."""
-        sweep = Sweep(layer, layer.weights.storage(), rows, q, terms, prior)
-        return sweeping.sweep_blocks(sweep, q.sd, blocks, synchronous=synchronous)
-
-    @quiet
-    def sweep_greedy(
-        self, layer: Layer, rows: RowTable, q: Moments, terms: RowTerms, prior: PriorMoments, steps: int
+        self, start: SweepStart, groups: Partition, *, surrogate: bool, safe: bool, spread: Spread
     ) -> Factors:
+        """Update the groups one after another, the members of each at once."""
+        return sweeping.sweep_groups(Sweep(start), groups, surrogate=surrogate, safe=safe, spread=spread)
+
+    @quiet
+    def sweep_blocks(self, start: SweepStart, blocks: Partition, *, synchronous: bool) -> Factors:
+        """Sweep the blocks on threads, each with the others as they were at the start, or as they are."""
+        return sweeping.sweep_blocks(Sweep(start), start.q.sd, blocks, synchronous=synchronous)
+
+    @quiet
+    def sweep_greedy(self, start: SweepStart, steps: int) -> Factors:
         """Update ``steps`` times, for each observation, the latent whose exact update raises the ELBO most."""
-        storage = layer.weights.storage()
-        return sweeping.sweep_greedy(Sweep(layer, storage, rows, q, terms, prior), storage, q.sd, steps)
+        return sweeping.sweep_greedy(Sweep(start), start.layer.weights.storage(), start.q.sd, steps)
 
 
 def _by_products(

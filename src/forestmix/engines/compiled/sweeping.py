@@ -12,9 +12,7 @@ from forestmix.arrays import Array
 from forestmix.engines.compiled import rows as row_kernels
 from forestmix.engines.compiled import threaded
 from forestmix.engines.compiled.columns import columns_of, rows_of
-from forestmix.engines.compiled.rows import RowTable
-from forestmix.engines.protocol import Moments, PriorMoments, RowTerms, Spread
-from forestmix.model import Layer
+from forestmix.engines.protocol import Spread, SweepStart
 from forestmix.partition import Partition
 
 #: By how many units in the last place of its terms the objective may seem to fall through rounding.
@@ -34,10 +32,9 @@ class Sweep:
     ``terms``: the function for the terms of rows; ``None`` where no ``kappa`` depends on q.
     """
 
-    def __init__(
-        self, layer: Layer, storage: Any, rows: RowTable, q: Moments, terms: RowTerms, prior: PriorMoments
-    ) -> None:
-        self.layer, self.rows, self.columns = layer, rows, columns_of(layer.weights, storage)
+    def __init__(self, start: SweepStart) -> None:
+        layer, rows, q, terms, prior = start
+        self.layer, self.rows, self.columns = layer, rows, columns_of(layer.weights, layer.weights.storage())
         self.mean = np.array(q.mean, np.float64)
         self.sd = np.array(np.broadcast_to(q.sd, q.mean.shape), np.float64)
         self.states = np.zeros((len(self.mean), 5, layer.size))

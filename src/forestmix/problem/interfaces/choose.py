@@ -55,7 +55,7 @@ def _interface(position: int, layer: Layer, above: Any, observed: Array | None, 
         return GaussianRows(layer, kind, observed, bound)
     if kind is GaussianFactors:
         return GaussianParents(layer, kind, observed, bound)
-    if isinstance(layer.family, COUNT_ROWS) and isinstance(above, Bernoulli | Poisson):
+    if isinstance(layer.family.unweighted, COUNT_ROWS) and isinstance(above, Bernoulli | Poisson):
         return ExactCounts(layer, kind, observed) if objective == "elbo" else CountParents(layer, kind, observed)
     raise ArgumentError(
         f"There is no bound for {layer.family!r} rows (layers[{position}]) under {above!r} latents. Gaussian rows take "

@@ -114,7 +114,7 @@ class CountParents(Interface):
     def target(self, seen: Array, parents: Factors, auxiliary: RowAuxiliary, above: Above) -> Factors:
         """Return the maximiser of the bound in each parent, which with the auxiliary parameters held is exact."""
         entries = self.entries
-        statistic = (self.masked(seen) + np.zeros((len(parents.mean), 1)))[:, entries.row]
+        statistic = (self.masked(self.layer.family.statistic(seen)) + np.zeros((len(parents.mean), 1)))[:, entries.row]
         there = self.masked(np.ones((1, self.layer.size)))[:, entries.row]
 
         def table(values: Array) -> Array:

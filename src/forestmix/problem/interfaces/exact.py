@@ -37,7 +37,7 @@ class ExactCounts(Interface):
     def __init__(self, layer: Layer, kind: type[Factors], observed: Array | None) -> None:
         super().__init__(layer, kind, observed)
         self.entries = Entries.of(layer)
-        self.by_log = isinstance(layer.family, Poisson)
+        self.by_log = isinstance(layer.family.unweighted, Poisson)
 
     def excess(self, parents: Factors, auxiliary: None) -> Array:
         """Return ``E a(eta_i) - a(m_i)``."""
@@ -92,7 +92,8 @@ class ExactCounts(Interface):
         chosen = log_table[column]
         if self.by_log:
             moments = scipy.special.logsumexp(chosen + weight[:, None] * values, axis=1)
-            return np.exp(np.add.reduceat(moments, starts) + bias)
+            factor = self.layer.family.take(rows).log_partition(np.zeros(len(rows)))
+            return factor * np.exp(np.add.reduceat(moments, starts) + bias)
         p = np.exp(chosen)
         largest = np.max(np.where(p > NEGLIGIBLE, values, 0.0), axis=1)
         reach = np.add.reduceat(np.abs(weight) * largest, starts) + np.abs(bias)
@@ -131,11 +132,13 @@ class ExactCounts(Interface):
         certain = log_table.copy()
         certain[j] = np.where(np.arange(log_table.shape[-1]) == 0, 0.0, -np.inf)
 
+        told = self.layer.family.take(rows).statistic(seen[rows])
+
         def table(values: Array) -> Array:
             out = eta * values
             for place, y in enumerate(values if len(rows) else []):
                 expected = self._rows(certain, members, starts, bias + weight * y, rows)
-                out[place] += np.sum(seen[rows] * weight * y - expected)
+                out[place] += np.sum(told * weight * y - expected)
             return out
 
         if self.kind is BernoulliFactors:

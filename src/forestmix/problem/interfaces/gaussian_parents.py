@@ -45,7 +45,7 @@ class GaussianParents(Interface):
     def _slopes(self, seen: Array, parents: Factors, above: Above) -> tuple[Array, Array, Array, Array]:
         """Return the gradient in the means, the prior's precision, ``D``, and what the rows add to q's precision."""
         expected = self.layer.family.expected_log_partition(self.eta(parents), self.spread(parents))
-        kappa, error = self.masked(expected.curvature), self.masked(seen - expected.slope)
+        kappa, error = self.masked(expected.curvature), self.masked(self.layer.family.statistic(seen) - expected.slope)
         prior = above.family.sd.astype(np.float64) ** -2.0
         gradient = self.layer.weights.adjoint(error) - prior * (parents.mean - above.eta)
         sd = np.broadcast_to(parents.sd, parents.mean.shape)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from html import escape
-from importlib import resources
 from pathlib import Path
-from string import Template
 
 from forestmix.paper.claims import Claim
 from forestmix.paper.costs import GAPS, cost_table, verdict
 from forestmix.paper.output import environment, summary_table, write_bytes
 from forestmix.paper.run import Outcome
 from forestmix.paper.settings import Settings
-from forestmix.report.html import paragraph, picture, section, table
+from forestmix.report.frame import Part, render_page
+from forestmix.report.html import heading, paragraph, picture, table
 
 TITLE = "Figure 2 of the forest mixture bound, reproduced"
 
@@ -27,12 +26,10 @@ def write_report(folder: Path, outcome: Outcome) -> Path:
 
 def render_report(outcome: Outcome) -> str:
     """Return the page."""
-    parts = [_opening(outcome), _figure(outcome), _claims(outcome.claims), _summary(outcome)]
+    parts = [_figure(outcome), _claims(outcome.claims), _summary(outcome)]
     if outcome.races:
         parts.append(_beyond(outcome))
-    parts.append(_settings(outcome))
-    template = Template((resources.files("forestmix.report") / "page.html").read_text("utf-8"))
-    return template.substitute(title=escape(TITLE), body="\n".join(parts))
+    return render_page(TITLE, _opening(outcome), [*parts, _settings(outcome)])
 
 
 def command(settings: Settings) -> str:
@@ -52,7 +49,7 @@ def _opening(outcome: Outcome) -> str:
     return paragraph(lead, "lead") + paragraph(verdict, f"verdict {'good' if outcome.held else 'bad'}")
 
 
-def _figure(outcome: Outcome) -> str:
+def _figure(outcome: Outcome) -> Part:
     runs = outcome.settings.images * outcome.settings.repeats
     caption = (
         f"The ridge regression loss at the posterior means after each parallel step. Line: median over {runs} runs "
@@ -61,14 +58,14 @@ def _figure(outcome: Outcome) -> str:
         "What counts is how soon a curve meets its own dotted line."
     )
     titles = "; ".join(panel.title for panel in outcome.panels)
-    return section("Figure 2", _picture(outcome, "figure2", f"Loss over iterations. Panels: {titles}.", caption))
+    return Part("Figure 2", _picture(outcome, "figure2", f"Loss over iterations. Panels: {titles}.", caption))
 
 
 def _picture(outcome: Outcome, name: str, description: str, caption: str) -> str:
     return picture(outcome.pictures[f"{name}.svg"], outcome.pictures[f"{name}-narrow.svg"], description, caption)
 
 
-def _claims(claims: Iterable[Claim]) -> str:
+def _claims(claims: Iterable[Claim]) -> Part:
     def line(claim: Claim) -> str:
         word, kind = ("Held.", "held") if claim.held else ("FAILED.", "failed")
         evidence = escape(claim.evidence[0].upper() + claim.evidence[1:] + ".")
@@ -82,17 +79,17 @@ def _claims(claims: Iterable[Claim]) -> str:
         "claim holds when the medians over images and seeds bear it out. "
         "No image is counted twice. Each kernel width stands for one trained network."
     )
-    return section("The paper’s claims", paragraph(explanation), *map(line, claims))
+    return Part("The paper’s claims", "\n".join([paragraph(explanation), *map(line, claims)]))
 
 
-def _summary(outcome: Outcome) -> str:
+def _summary(outcome: Outcome) -> Part:
     steps = outcome.settings.iterations
     text = f"After {steps} parallel steps, over all images and seeds: median (least to greatest). See summary.csv."
-    shown = table(*summary_table(outcome.panels), "summary", text_columns=2)
-    return section("Where each curve ends", paragraph(text), shown)
+    shown = table(*summary_table(outcome.panels), "summary", label="Where each curve ends", text_columns=2)
+    return Part("Where each curve ends", paragraph(text) + shown)
 
 
-def _beyond(outcome: Outcome) -> str:
+def _beyond(outcome: Outcome) -> Part:
     caption = (
         "Relative gap on two of the problems, for the images of the first seed: median line, full range. The same runs "
         "are shown against parallel steps (as many processors as latents), against sweeps (as many updates as latents: "
@@ -106,12 +103,12 @@ def _beyond(outcome: Outcome) -> str:
     parts = [_picture(outcome, "beyond", description, caption), paragraph(explanation)]
     for race in outcome.races:
         header, rows, least = cost_table(race, GAPS)
-        costs = table(header, rows, f"costs-{race.name}", strong=least)
-        parts += [f"<h3>{escape(race.title)}</h3>", paragraph(verdict(race)), costs]
-    return section("Beyond the paper: where FM wins, and where it does not", *parts)
+        costs = table(header, rows, f"costs-{race.name}", label=f"Costs, {race.title}", strong=least)
+        parts += [heading(race.title), paragraph(verdict(race)), costs]
+    return Part("Beyond the paper: where FM wins, and where it does not", "\n".join(parts))
 
 
-def _settings(outcome: Outcome) -> str:
+def _settings(outcome: Outcome) -> Part:
     settings = outcome.settings
     images = {
         f"{panel.name}, seed {curve.seed}": ", ".join(curve.images)
@@ -126,4 +123,5 @@ def _settings(outcome: Outcome) -> str:
         *([name, value] for name, value in environment().items()),
     ]
     again = f"<p>Run the same again: <code>{escape(command(settings))}</code></p>"
-    return section("Seeds and versions", again, table(["setting", "value"], rows, "settings", text_columns=2))
+    shown = table(["setting", "value"], rows, "settings", label="Seeds and versions", text_columns=2)
+    return Part("Seeds and versions", again + shown)

@@ -1,0 +1,85 @@
+"""A run that people watch: a bar with objective, rate and the time left, and Ctrl-C that keeps what there is."""
+
+from __future__ import annotations
+
+import math
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+
+class Watch:
+    """The callback of a run. ``interrupted``: whether Ctrl-C asked it to stop."""
+
+    def __init__(self, progress: Any, tol: float) -> None:
+        self.progress, self.goal = progress, max(tol, float(np.finfo(np.float64).eps))
+        self.interrupted = False
+        self.task = progress.add_task("", total=1.0, rate="") if progress is not None else None
+
+    def __call__(self, iteration: Any) -> bool:
+        """Show where the run is, and return whether it is to stop."""
+        if self.progress is not None:
+            worst, objective = float(np.max(iteration.gradient_norm)), float(np.mean(iteration.objective))
+            # The logarithm of the gradient norm falls about evenly from that of 1 to that of tol.
+            done = min(max(math.log(worst) / math.log(self.goal), 0.0), 1.0) if worst > 0 else 1.0
+            rate = f"{iteration.iteration / iteration.seconds:,.1f} it/s" if iteration.seconds > 0 else ""
+            text = f"iteration {iteration.iteration:,}, objective {objective:,.6g}"
+            self.progress.update(self.task, completed=done, description=text, rate=rate)
+        return self.interrupted
+
+
+@contextmanager
+def watched(tol: float) -> Iterator[Watch]:
+    """Yield the callback of a run. The first Ctrl-C asks the run to stop, the second ends it at once."""
+    with _bar() as progress:
+        watch = Watch(progress, tol)
+
+        def stop(number: int, frame: FrameType | None) -> None:
+            if watch.interrupted:
+                raise KeyboardInterrupt
+            watch.interrupted = True
+
+        if threading.current_thread() is not threading.main_thread():
+            yield watch
+            return
+        before = signal.signal(signal.SIGINT, stop)
+        try:
+            yield watch
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _bar() -> Iterator[Any]:
+    """Yield a progress bar on standard error, or ``None`` where that is no terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    columns = (
+        TextColumn("{task.description}"), BarColumn(20), TextColumn("{task.fields[rate]}"), TimeElapsedColumn(),
+        TextColumn("left"), TimeRemainingColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=console) as progress:
+        yield progress
+
+
+@contextmanager
+def working(text: str) -> Iterator[None]:
+    """Show a spinner on a terminal while something is done that has no steps to count."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield
+        return
+    with console.status(text):
+        yield

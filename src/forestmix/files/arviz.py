@@ -1,0 +1,139 @@
+"""Posteriors as ArviZ has them: draws, what they predict, and how likely they make the data.
+
+Draws are independent draws of the approximation, so they are one chain, and there are no chains to compare. ArviZ's
+``loo`` asks for the axes "chain" and "draw" by these names; ``sample_dims=["sample"]`` gives one axis instead, as
+``arviz_base.from_numpyro_svi`` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from forestmix.arrays import Array, generator
+from forestmix.checks import whole_number
+from forestmix.errors import ArgumentError, MissingExtraError
+from forestmix.files.views import one_observation
+from forestmix.posterior.component import Component
+from forestmix.posterior.table import latent_names
+from forestmix.weights.layered import slices_of
+
+if TYPE_CHECKING:
+    from forestmix.posterior.posterior import Posterior
+    from forestmix.regression.fit import Fit
+
+
+class _Draws(NamedTuple):
+    """Draws of one observation: latents (S, m), scales by name (S,), new x and the log-likelihood of x, (S, n)."""
+
+    latents: Array
+    scales: dict[str, Array]
+    predicted: Array
+    log_likelihood: Array
+
+
+class _Layout(NamedTuple):
+    """Variables of the posterior, (S, ...), their dimensions and the labels of these, and what x and its rows are."""
+
+    variables: dict[str, Array]
+    dimensions: dict[str, list[str]]
+    labels: dict[str, list[Any]]
+    response: str
+    rows: list[Any]
+
+
+def posterior_tree(
+    posterior: Posterior, size: int, rng: Any, names: Sequence[str] | None, sample_dims: Sequence[str]
+) -> Any:  # fmt: skip
+    """Return the tree of a posterior of one observation; ``names`` are those of its latents."""
+    one_observation(posterior, "to_arviz")
+    draws = _drawn(posterior, whole_number("size", size), generator(rng))
+    sizes = posterior.model.latent_sizes
+    numbers = [""] if len(sizes) == 1 else [f"_{k}" for k in range(len(sizes))]
+    latents = {f"y{n}": draws.latents[:, part] for n, part in zip(numbers, slices_of(sizes), strict=True)}
+    own = names if len(sizes) == 1 else None
+    labels: dict[str, list[Any]] = {f"latent{n}": latent_names(own, m) for n, m in zip(numbers, sizes, strict=True)}
+    dimensions = {f"y{n}": [f"latent{n}"] for n in numbers}
+    rows = list(range(posterior.data.x.shape[1]))
+    return _tree(posterior, draws, _Layout({**latents, **draws.scales}, dimensions, labels, "x", rows), sample_dims)
+
+
+def fit_tree(fit: Fit, size: int, rng: Any, sample_dims: Sequence[str]) -> Any:
+    """Return the tree of a regression: a variable for each fixed effect, one for each term of groups, and scales."""
+    draws = _drawn(fit.posterior, whole_number("size", size), generator(rng))
+    variables: dict[str, Array] = {name: draws.latents[:, k] for k, name in enumerate(fit.design.fixed_names)}
+    dimensions: dict[str, list[str]] = {}
+    labels: dict[str, list[Any]] = {}
+    for term in fit.design.grouped:
+        levels = f"{':'.join(term.levels.factors)}__level"
+        labels[levels] = list(term.levels.labels)
+        for block in term.blocks:
+            variables[block.name], dimensions[block.name] = draws.latents[:, block.columns], [levels]
+    blocks = {scale: name for name, scale in fit.priors.unknown.items()}
+    for name, values in draws.scales.items():
+        variables[f"sd({blocks[fit.posterior.scales[name].scale]})"] = values
+    answered = ~np.isnan(fit.cases.response)
+    rows = [label for label, known in zip(fit.cases.labels, answered, strict=True) if known]
+    layout = _Layout(variables, dimensions, labels, fit.design.terms.response, rows)
+    return _tree(fit.posterior, draws, layout, sample_dims)
+
+
+def _tree(posterior: Posterior, draws: _Draws, layout: _Layout, sample_dims: Sequence[str]) -> Any:
+    """Return the groups that ArviZ knows; entries of x that are missing are in none of them."""
+    arviz_base, data, name = _library(), posterior.data, layout.response
+    there = np.ones(data.x.shape[1], bool) if data.observed is None else data.observed[0]
+    axes = _axes(sample_dims)
+    groups = {
+        "posterior": {key: axes(values) for key, values in layout.variables.items()},
+        "posterior_predictive": {name: axes(draws.predicted[:, there])},
+        "log_likelihood": {name: axes(draws.log_likelihood[:, there])},
+        "observed_data": {name: data.x[0, there]},
+    }
+    rows = [label for label, known in zip(layout.rows, there, strict=True) if known]
+    return arviz_base.from_dict(
+        groups, sample_dims=list(sample_dims), coords={**layout.labels, "row": rows},
+        dims={**layout.dimensions, name: ["row"]},
+        attrs={"/": {"inference_library": "forestmix", "posterior_kind": posterior.kind}},
+    )  # fmt: skip
+
+
+def _axes(sample_dims: Sequence[str]) -> Callable[[Array], Array]:
+    """Return what gives draws, (S, ...), the leading axes that were asked for."""
+    if list(sample_dims) == ["sample"]:
+        return lambda values: values
+    if list(sample_dims) == ["chain", "draw"]:
+        return lambda values: values[None]
+    raise ArgumentError(f"sample_dims must be ['chain', 'draw'] or ['sample']; got {sample_dims!r}.")
+
+
+def _library() -> Any:
+    try:
+        import arviz_base
+    except ImportError as error:
+        raise MissingExtraError("to_arviz needs arviz-base: pip install 'forestmix[arviz]'") from error
+    return arviz_base
+
+
+def _drawn(posterior: Posterior, size: int, rng: np.random.Generator) -> _Draws:
+    """Draw latents with the scales of the component that each comes from, and x given both."""
+    components, shares = posterior.mixture.components, posterior.mixture.weights[0]
+    chosen = np.sort(rng.choice(len(components), size, p=shares / np.sum(shares)))
+    parts = [_component_draws(posterior, components[k], int(np.sum(chosen == k)), rng) for k in np.unique(chosen)]
+    order = rng.permutation(size)
+    scales = {name: np.concatenate([part.scales[name] for part in parts])[order] for name in parts[0].scales}
+    latents, predicted, likelihood = (np.concatenate([part[field] for part in parts])[order] for field in (0, 2, 3))
+    return _Draws(latents, scales, predicted, likelihood)
+
+
+def _component_draws(posterior: Posterior, component: Component, count: int, rng: np.random.Generator) -> _Draws:
+    """Draw from one component: ``log p(x | y)`` is that of a natural parameter without spread."""
+    layer = component.layer
+    latents = component.sample(count, rng)[:, 0]
+    eta = layer.weights.in_double().forward(latents[:, : layer.n_parents]) + layer.bias
+    x = posterior.data.x.astype(np.float64)
+    likelihood = layer.family.expectations(x, eta, np.zeros_like(eta)).log_likelihood
+    known = {name: component.scales.get(one.scale, one.mean) for name, one in posterior.scales.items()}
+    scales = {name: np.full(count, float(value)) for name, value in known.items()}
+    return _Draws(latents, scales, layer.family.sample(eta, rng), np.broadcast_to(likelihood, eta.shape))

@@ -1,0 +1,135 @@
+"""A tree and its arrays as one NetCDF-4 file, by xarray and h5netcdf.
+
+The tree is JSON in the variable ``structure``; each array is a variable of its own, with a ``long_name`` that says what
+it is. Nothing is compressed, so the variables together are never larger than the file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from forestmix.arrays import Array
+from forestmix.errors import ForestmixError, MissingExtraError
+from forestmix.files.meanings import long_name
+from forestmix.files.seal import FileError, check_seal, seal
+
+STRUCTURE = "structure"
+
+
+def xarray_library() -> Any:
+    """Return xarray, once it is known that it can write NetCDF-4."""
+    try:
+        import h5netcdf  # noqa: F401
+        import h5py  # noqa: F401
+        import xarray
+    except ImportError as error:
+        raise MissingExtraError(f"Files need {error.name}: pip install 'forestmix[io]'") from error
+    return xarray
+
+
+def write_file(path: Path, tree: Any, arrays: Mapping[str, Array], attributes: Mapping[str, Any]) -> None:
+    """Write a file that is either whole or not there; one that stands at ``path`` is replaced in one step."""
+    dataset = _dataset(tree, arrays, attributes)
+    with _replacing(path) as temporary:
+        dataset.to_netcdf(
+            temporary, engine="h5netcdf", format="NETCDF4", encoding={name: {"_FillValue": None} for name in arrays}
+        )
+        with open(temporary, "r+b") as file:
+            seal(file)
+            file.flush()
+            os.fsync(file.fileno())
+
+
+@contextmanager
+def open_file(path: Path) -> Iterator[tuple[Any, Callable[[str], Array], dict[str, Any]]]:
+    """Yield the tree of a file that is known to be whole, what gives its arrays by name, and its attributes."""
+    xarray = xarray_library()
+    with _opened(path) as file:
+        check_seal(file, path)
+        size = file.seek(0, 2)
+        file.seek(0)
+        try:
+            dataset = xarray.open_dataset(file, engine="h5netcdf", decode_cf=False, cache=False)
+        except Exception as error:
+            raise FileError(f"{path} cannot be read as NetCDF-4: {error}.") from error
+        with dataset:
+            if sum(int(variable.nbytes) for variable in dataset.variables.values()) > size:
+                raise FileError(f"{path} declares arrays that are larger than the file.")
+            text = np.asarray(dataset[STRUCTURE].values).tobytes() if STRUCTURE in dataset else b""
+            yield _parsed(path, text), lambda name: np.asarray(dataset[name].values), dict(dataset.attrs)
+
+
+def _opened(path: Path) -> BinaryIO:
+    """Return the file; what is read from it stays the same if another one takes its place meanwhile."""
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise FileError(f"{path} cannot be read: {error.strerror or error}.") from error
+
+
+def _parsed(path: Path, text: bytes) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FileError(f"{path} has no readable description of its contents.") from error
+
+
+def _dataset(tree: Any, arrays: Mapping[str, Array], attributes: Mapping[str, Any]) -> Any:
+    xarray = xarray_library()
+    variables = {}
+    for name, array in arrays.items():
+        plain = array.astype(np.int8) if array.dtype == bool else array
+        plain = np.ascontiguousarray(plain, plain.dtype.newbyteorder("="))
+        dimensions = [f"axis_of_{length}" for length in plain.shape]
+        # Not every program reads a variable that has one dimension twice.
+        dimensions = [f"{one}_{k}" if dimensions.count(one) > 1 else one for k, one in enumerate(dimensions)]
+        variables[name] = (dimensions, plain, {"long_name": long_name(name)})
+    text = np.frombuffer(json.dumps(tree, separators=(",", ":")).encode(), "S1")
+    variables[STRUCTURE] = (["characters"], text, {"long_name": "how the arrays make up the object, as JSON"})
+    return xarray.Dataset(variables, attrs=dict(attributes))
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[str]:
+    """Yield the name of a temporary file beside ``path``, and put it in that place at the end if all went well."""
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    except OSError as error:
+        raise ForestmixError(f"{path} cannot be written: {error.strerror or error}.") from error
+    os.close(handle)
+    try:
+        yield temporary
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise ForestmixError(f"{path} cannot be written: {error.strerror or error}.") from error
+    finally:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+
+
+def _umask() -> int:
+    """Return the permissions that new files do not get; the only way to ask is to set them."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _sync_folder(folder: Path) -> None:
+    """Have the new name written to disk too, where the system can."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,121 @@
+"""Codecs of fitted regressions: formula, table, priors and solution."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from forestmix.errors import ForestmixError
+from forestmix.files.codec import Codec, record
+from forestmix.files.formulas import StoredSpec, check_formula, is_sparse, stored_context
+from forestmix.files.frames import built_frame, built_index, frame_fields, index_fields
+from forestmix.regression.cases import Cases
+from forestmix.regression.fit import Fit
+from forestmix.regression.formula import Block, Design, _GroupBlocks
+from forestmix.regression.groups import Levels
+from forestmix.regression.priors import BlockPrior, Priors
+from forestmix.regression.solve import Solution
+from forestmix.regression.terms import parse
+
+_CASES = ("rows", "response", "trials", "offset", "weights", "labels", "message")
+
+
+def _cases(cases: Cases) -> dict[str, Any]:
+    classes = cases.classes
+    if classes is not None and not all(isinstance(one, str | bool | int | float) for one in classes):
+        raise ForestmixError(f"A file cannot hold the classes {classes!r}; make the response texts or numbers.")
+    return {
+        **{name: getattr(cases, name) for name in _CASES},
+        "frame": frame_fields(cases.frame),
+        "classes": None if classes is None else list(classes),
+    }
+
+
+def _built_cases(given: dict[str, Any]) -> Cases:
+    plain = {name: given[name] for name in _CASES}
+    classes = None if given["classes"] is None else tuple(given["classes"])
+    return Cases(frame=built_frame(given["frame"]), classes=classes, **plain)
+
+
+def _design(design: Design) -> dict[str, Any]:
+    check_formula(design.terms)
+    return {
+        "formula": design.terms.formula,
+        "context": stored_context(design.terms, design.context),
+        "columns": list(design.spec.column_names),
+        "sparse": is_sparse(design.spec),
+        "fixed": [_block(block) for block in design.fixed],
+        "grouped": [
+            {
+                "columns": list(term.spec.column_names), "levels": term.levels,
+                "blocks": [_block(block) for block in term.blocks],
+            }
+            for term in design.grouped
+        ],
+    }  # fmt: skip
+
+
+def _built_design(given: dict[str, Any], frame: Any) -> Design:
+    terms, context = parse(given["formula"]), given["context"]
+    check_formula(terms)
+    grouped = []
+    for term, part in zip(terms.groups, given["grouped"], strict=True):
+        spec = StoredSpec(term.expression, part["columns"], False, frame, context)
+        blocks = tuple(_built_block(block, part["levels"]) for block in part["blocks"])
+        grouped.append(_GroupBlocks(spec, part["levels"], blocks))
+    fixed = tuple(_built_block(block, None) for block in given["fixed"])
+    spec = StoredSpec(terms.fixed, given["columns"], given["sparse"], frame, context)
+    return Design(terms, context, spec, fixed, tuple(grouped))
+
+
+def _block(block: Block) -> dict[str, Any]:
+    return {"name": block.name, "start": block.columns.start, "stop": block.columns.stop}
+
+
+def _built_block(given: dict[str, Any], levels: Levels | None) -> Block:
+    return Block(given["name"], slice(given["start"], given["stop"]), levels)
+
+
+def _levels(levels: Levels) -> dict[str, Any]:
+    return {"factors": levels.factors, "parts": [index_fields(part) for part in levels.parts], "keys": levels.keys}
+
+
+def _built_levels(given: dict[str, Any]) -> Levels:
+    parts = tuple(built_index(part) for part in given["parts"])
+    return Levels(tuple(given["factors"]), parts, given["keys"])
+
+
+def _priors(priors: Priors) -> dict[str, Any]:
+    return {"names": list(priors.blocks), "blocks": list(priors.blocks.values()), "noise": priors.noise}
+
+
+def _built_priors(given: dict[str, Any]) -> Priors:
+    return Priors(dict(zip(given["names"], given["blocks"], strict=True)), given["noise"])
+
+
+def _fit(fit: Fit) -> dict[str, Any]:
+    return {
+        "family": fit.family,
+        "cases": fit.cases,
+        "design": _design(fit.design),
+        "priors": fit.priors,
+        "model": fit.model,
+        "posterior": fit.posterior,
+        "scales": [{"scale": scale, "posterior": one} for scale, one in fit.scales.items()],
+        "message": fit.solution.message,
+    }
+
+
+def _built_fit(given: dict[str, Any]) -> Fit:
+    scales = {one["scale"]: one["posterior"] for one in given["scales"]}
+    design = _built_design(given["design"], given["cases"].frame)
+    solution = Solution(given["posterior"], scales, given["message"])
+    return Fit(given["family"], design, given["priors"], given["cases"], given["model"], solution)
+
+
+CODECS = (
+    Codec("cases", Cases, _cases, _built_cases),
+    Codec("levels", Levels, _levels, _built_levels),
+    record("prior of a block", BlockPrior, ("mean", "sd")),
+    Codec("priors", Priors, _priors, _built_priors),
+    Codec("fit", Fit, _fit, _built_fit),
+)

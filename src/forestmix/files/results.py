@@ -1,0 +1,62 @@
+"""Codecs of results: how a run went, and the factors that it found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from forestmix.files.codec import Codec, record
+from forestmix.files.families import dtype_of
+from forestmix.files.posteriors import components_of, joined_components
+from forestmix.inference.status import Status, Trace
+from forestmix.posterior.joint import Joint
+from forestmix.posterior.layer import LayerPosterior
+from forestmix.posterior.result import Result
+
+#: What is stored as it is.
+_PLAIN = ("layers", "algorithm", "objective_name", "objective", "climbed", "converged", "n_iter", "trace", "model",
+          "data", "note")  # fmt: skip
+
+
+def _result(result: Result) -> dict[str, Any]:
+    joint = result.joint
+    return {
+        **{name: getattr(result, name) for name in _PLAIN},
+        "status": [one.name for one in np.atleast_1d(np.asarray(result.status, object))],
+        "single": isinstance(result.status, Status),
+        "scales": [{"name": name, "posterior": result.scales[name]} for name in result.scales],
+        "components": None if joint is None else components_of(joint.components),
+        "component_weights": None if joint is None else joint.weights,
+        "log_evidence": None if joint is None else joint.log_evidence,
+        "joint_factors": None if joint is None else joint.factors,
+    }
+
+
+def _built_result(given: dict[str, Any]) -> Result:
+    fields = {name: given[name] for name in _PLAIN}
+    statuses = np.array([Status[name] for name in given["status"]], object)
+    joint = None
+    if given["components"] is not None:
+        components = joined_components(given["components"], given["model"], given["data"])
+        factors = given["joint_factors"]
+        joint = Joint(components, given["component_weights"], given["log_evidence"], factors and tuple(factors))
+    return Result(
+        **{**fields, "layers": tuple(fields["layers"])}, joint=joint,
+        status=statuses[0] if given["single"] else statuses,
+        scales={one["name"]: one["posterior"] for one in given["scales"]},
+    )  # fmt: skip
+
+
+def _layer(layer: LayerPosterior) -> dict[str, Any]:
+    return {"factors": layer.factors, "single": layer.single, "dtype": np.dtype(layer.dtype).name}
+
+
+CODECS = (
+    record("trace", Trace, ("iteration", "step", "sweeps", "objective", "gradient_norm", "seconds")),
+    Codec(
+        "posterior of a layer", LayerPosterior, _layer,
+        lambda given: LayerPosterior(given["factors"], given["single"], dtype_of(given["dtype"])),
+    ),
+    Codec("result", Result, _result, _built_result),
+)  # fmt: skip

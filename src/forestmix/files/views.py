@@ -1,0 +1,165 @@
+"""Results, posteriors and fits as labelled data: datasets of xarray and tables of pandas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from forestmix.errors import ArgumentError, ForestmixError, MissingExtraError
+from forestmix.posterior.table import latent_names
+
+if TYPE_CHECKING:
+    from forestmix.forest.estimator import ForestMixtureModel
+    from forestmix.posterior.posterior import Posterior
+    from forestmix.posterior.result import Result
+    from forestmix.regression.fit import Fit
+
+
+def posterior_dataset(posterior: Posterior, level: float, names: Sequence[str] | None = None) -> Any:
+    """Return mean, sd and interval of each latent, and of each unknown scale, with their names."""
+    variables, coordinates = _layers(posterior.layers, posterior.data.single, level, names)
+    scales = {name: (one.mean, one.sd, *one.interval(level)) for name, one in posterior.scales.items()}
+    _add_scales(variables, coordinates, scales, level)
+    return _dataset(variables, coordinates, {"kind": posterior.kind, "level": level})
+
+
+def result_dataset(result: Result, level: float, names: Sequence[str] | None = None) -> Any:
+    """Return mean, sd and interval of each factor of q, and how the run went."""
+    variables, coordinates = _layers(result.layers, result.data.single, level, names)
+    lead = [] if result.data.single else ["observation"]
+    trace = result.trace
+    coordinates["iteration"] = trace.iteration
+    for name in ("objective", "gradient_norm"):
+        variables[f"trace_{name}"] = (["iteration", *lead], getattr(trace, name), f"{name} at each iteration")
+    variables["trace_seconds"] = (["iteration"], trace.seconds, "seconds since the start, s")
+    for name in ("objective", "converged", "n_iter"):
+        variables[name] = (lead, np.asarray(getattr(result, name)), f"{name} of the run")
+    attributes = {"algorithm": result.algorithm, "objective_name": result.objective_name, "message": result.message}
+    return _dataset(variables, coordinates, {"kind": "factorised", "level": level, **attributes})
+
+
+def fit_dataset(fit: Fit, level: float) -> Any:
+    """Return mean, sd and interval of every effect of a regression, and of its scales, by name."""
+    low, high = fit.posterior.interval(level)
+    parts = (fit.posterior.mean, fit.posterior.sd, low, high)
+    variables: dict[str, Any] = {
+        name: (["effect"], np.asarray(values), f"{text} of each effect")
+        for name, values, text in zip(_NAMES, parts, _texts(level), strict=True)
+    }
+    coordinates: dict[str, Any] = {"effect": fit.names}
+    found = {name: fit.scales[scale] for name, scale in fit.priors.unknown.items()}
+    scales = {name: (one.mean, one.sd, *one.interval(level)) for name, one in found.items()}
+    _add_scales(variables, coordinates, scales, level)
+    return _dataset(variables, coordinates, {"formula": fit.formula, "family": fit.family, "level": level})
+
+
+def forest_dataset(model: ForestMixtureModel) -> Any:
+    """Return the edges of a forest mixture: weights, biases, noise and probabilities of parents."""
+    model._check_fitted()
+    variables: dict[str, Any] = {
+        "weight": (["variable", "tree"], model.weights_, "weight of each variable as a child of each tree"),
+        "bias": (["variable", "tree"], model.biases_, "bias, likewise"),
+        "probability": (["variable", "tree"], model.responsibilities_, "probability of each parent"),
+        "parent": (["variable"], model.parents_, "most probable parent"),
+        "strength": (["variable"], model.strengths_, "correlation of each variable with its parent"),
+    }
+    if model.noise_ is not None:
+        variables["noise"] = (["variable", "tree"], model.noise_, "noise standard deviation")
+    names = getattr(model, "feature_names_in_", np.arange(model.n_features_in_))
+    return _dataset(variables, {"variable": list(names)}, {"family": model.family, "parents": model.parents})
+
+
+def posterior_frame(posterior: Any, level: float, names: Sequence[str] | None = None) -> Any:
+    """Return a table with a row for each latent, by layer and observation where there are several."""
+    pandas = _pandas()
+    single, count = posterior.data.single, len(posterior.layers)
+    tables = {}
+    for k, layer in enumerate(posterior.layers):
+        low, high = layer.interval(level)
+        parts = {"mean": layer.mean, "sd": layer.sd, f"{50 * (1 - level):g} %": low, f"{50 * (1 + level):g} %": high}
+        labels = latent_names(names if count == 1 else None, np.shape(layer.mean)[-1])
+        index = pandas.Index(labels, name="latent")
+        if not single:
+            index = pandas.MultiIndex.from_product([range(len(layer.mean)), labels], names=["observation", "latent"])
+        tables[k] = pandas.DataFrame({name: np.ravel(np.asarray(part)) for name, part in parts.items()}, index=index)
+    return tables[0] if count == 1 else pandas.concat(tables, names=["layer"])
+
+
+def fit_frame(fit: Fit, level: float) -> Any:
+    """Return the summary of a regression as a table of pandas."""
+    return fit.summary(level).to_pandas()
+
+
+def forest_frame(model: ForestMixtureModel) -> Any:
+    """Return a table with a row for each variable: its parent, how probable that is, and how strong the edge is."""
+    pandas = _pandas()
+    model._check_fitted()
+    every = np.arange(model.n_features_in_)
+    chosen = (every, model.parents_)
+    columns = {
+        "parent": model.parents_, "probability": model.responsibilities_[chosen], "strength": model.strengths_,
+        "weight": model.weights_[chosen], "bias": model.biases_[chosen],
+    }  # fmt: skip
+    return pandas.DataFrame(columns, index=pandas.Index(getattr(model, "feature_names_in_", every), name="variable"))
+
+
+_NAMES = ("mean", "sd", "lower", "upper")
+
+
+def _texts(level: float) -> tuple[str, str, str, str]:
+    return "mean", "standard deviation", f"lower end of the {level:g} interval", f"upper end of the {level:g} interval"
+
+
+def _layers(
+    layers: Sequence[Any], single: bool, level: float, names: Sequence[str] | None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return mean, sd and interval of each layer; those of a deep model have the layer's number in their names."""
+    if names is not None and len(layers) > 1:
+        raise ArgumentError(f"names must be left out for a model with {len(layers)} latent layers.")
+    variables: dict[str, Any] = {}
+    coordinates: dict[str, Any] = {} if single else {"observation": np.arange(len(layers[0].mean))}
+    for k, layer in enumerate(layers):
+        number = "" if len(layers) == 1 else f"_{k}"
+        dimensions = [*([] if single else ["observation"]), f"latent{number}"]
+        coordinates[f"latent{number}"] = latent_names(names, np.shape(layer.mean)[-1])
+        parts = (layer.mean, layer.sd, *layer.interval(level))
+        for name, values, text in zip(_NAMES, parts, _texts(level), strict=True):
+            variables[f"{name}{number}"] = (dimensions, np.asarray(values), f"{text} of each latent")
+    return variables, coordinates
+
+
+def _add_scales(
+    variables: dict[str, Any], coordinates: dict[str, Any], scales: Mapping[str, tuple[float, ...]], level: float
+) -> None:
+    if not scales:
+        return
+    coordinates["scale"] = list(scales)
+    for name, values, text in zip(_NAMES, zip(*scales.values(), strict=True), _texts(level), strict=True):
+        variables[f"scale_{name}"] = (["scale"], np.array(values), f"{text} of each unknown scale")
+
+
+def _dataset(variables: Mapping[str, Any], coordinates: Mapping[str, Any], attributes: Mapping[str, Any]) -> Any:
+    try:
+        import xarray
+    except ImportError as error:
+        raise MissingExtraError("to_xarray needs xarray: pip install 'forestmix[io]'") from error
+    described = {
+        name: (dimensions, values, {"long_name": text}) for name, (dimensions, values, text) in variables.items()
+    }
+    return xarray.Dataset(described, coordinates, dict(attributes))
+
+
+def _pandas() -> Any:
+    try:
+        import pandas
+    except ImportError as error:
+        raise MissingExtraError("to_pandas needs pandas: pip install 'forestmix[regression]'") from error
+    return pandas
+
+
+def one_observation(posterior: Posterior, what: str) -> None:
+    """Raise for a batch, and say how to choose one observation of it."""
+    if not posterior.data.single:
+        raise ForestmixError(f"{what} is for one observation; use posterior.take(k) for one of a batch.")

@@ -1,0 +1,119 @@
+"""Codecs of weights: W inside the file as it is stored, or by reference with its checksum."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy
+
+from forestmix.arrays import host
+from forestmix.errors import ArgumentError
+from forestmix.files.codec import Codec
+from forestmix.weights import Convolution, DenseWeights, SparseWeights, Weights, as_weights
+from forestmix.weights.arrays import ArrayWeights
+from forestmix.weights.sparse_columns import SparseColumnWeights
+
+
+def _dense(weights: DenseWeights) -> dict[str, Any]:
+    """Return the array by rows, and whether it stands by columns in memory, which products depend on in rounding."""
+    array, by_columns = weights.array, not weights.array.flags.c_contiguous and weights.array.flags.f_contiguous
+    return {"array": np.asarray(array.T if by_columns else array), "by_columns": bool(by_columns)}
+
+
+def _built_dense(given: dict[str, Any]) -> DenseWeights:
+    return DenseWeights(given["array"].T if given["by_columns"] else given["array"])
+
+
+def _sparse(matrix: Any) -> dict[str, Any]:
+    arrays = {"data": matrix.data, "indices": matrix.indices, "indptr": matrix.indptr}
+    return {**arrays, "shape": [int(n) for n in matrix.shape]}
+
+
+def _matrix(given: dict[str, Any]) -> scipy.sparse.csr_array:
+    """Return the matrix by rows, with its indices checked: kernels read them without a check."""
+    parts = (given["data"], given["indices"], given["indptr"])
+    matrix = scipy.sparse.csr_array(parts, shape=tuple(given["shape"]))
+    matrix.check_format(full_check=True)
+    return matrix
+
+
+def _convolution(weights: Convolution) -> dict[str, Any]:
+    return {
+        "kernels": np.asarray(weights.kernels), "image_shape": list(weights.image_shape), "placement": weights.placement
+    }  # fmt: skip
+
+
+def _built_convolution(given: dict[str, Any]) -> Convolution:
+    return Convolution(given["kernels"], tuple(given["image_shape"]), given["placement"])
+
+
+INSIDE = (
+    Codec("dense weights", DenseWeights, _dense, _built_dense),
+    Codec(
+        "sparse weights", SparseWeights, lambda one: _sparse(one.matrix), lambda given: SparseWeights(_matrix(given))
+    ),
+    Codec(
+        "sparse weights by columns", SparseColumnWeights, lambda one: _sparse(one.transposed.matrix),
+        lambda given: SparseColumnWeights(_matrix(given).T),
+    ),
+    Codec("convolution", Convolution, _convolution, _built_convolution),
+    Codec(
+        "weights of an array", ArrayWeights, lambda one: {"array": host(one.array)},
+        lambda given: DenseWeights(given["array"]),
+    ),
+)  # fmt: skip
+
+
+def checksum(weights: Weights) -> str:
+    """Return the SHA-256 of the kind of weights and of the arrays that hold them."""
+    codec = next(codec for codec in INSIDE if isinstance(weights, codec.type))
+    kind = "dense weights" if codec.type is ArrayWeights else codec.kind
+    hashed = hashlib.sha256(kind.encode())
+    for name, value in codec.fields(weights).items():
+        if name == "by_columns":
+            continue
+        array = np.ascontiguousarray(value) if isinstance(value, np.ndarray) else None
+        hashed.update(f"{name} {value if array is None else (array.dtype.name, array.shape)}".encode())
+        if array is not None:
+            hashed.update(array.tobytes())
+    return hashed.hexdigest()
+
+
+class Given:
+    """The weights that are given to ``load`` for a file that has them by reference, found by their checksums."""
+
+    def __init__(self, weights: Any) -> None:
+        several = weights if isinstance(weights, list | tuple) else [weights]
+        self.weights: Sequence[Weights] = [] if weights is None else [as_weights(W) for W in several]
+        self._by_checksum = {checksum(W): W for W in self.weights}
+
+    def find(self, fields: dict[str, Any]) -> Weights:
+        """Return the weights that a file refers to."""
+        shape = " x ".join(map(str, fields["shape"]))
+        if not self.weights:
+            raise ArgumentError(
+                f"weights must be given: the file refers to weights W of {shape} entries in {fields['dtype']} without "
+                "holding them. Use load(path, weights=W), or a list of them for a deep model."
+            )
+        if fields["checksum"] not in self._by_checksum:
+            got = ", ".join(f"{one.shape[0]} x {one.shape[1]} in {one.dtype.name}" for one in self.weights)
+            raise ArgumentError(
+                f"weights must be those that the file was saved with, {shape} in {fields['dtype']}, entry by entry and "
+                f"stored the same way; got {got} with another checksum."
+            )
+        return self._by_checksum[fields["checksum"]]
+
+
+def _reference(weights: Weights) -> dict[str, Any]:
+    return {"checksum": checksum(weights), "shape": [int(n) for n in weights.shape], "dtype": weights.dtype.name}
+
+
+def codecs(reference: bool = False, given: Any = None) -> tuple[Codec, ...]:
+    """Return the codecs of weights: to write them or a reference, to read both."""
+    find = Given(given).find
+    if reference:
+        return tuple(Codec("weights by reference", codec.type, _reference, find) for codec in INSIDE)
+    return (*INSIDE, Codec("weights by reference", Weights, _reference, find))

@@ -1,0 +1,106 @@
+"""Means and intervals: a line for each effect or latent, or a band where there are many."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from forestmix.arrays import Array
+from forestmix.plots.style import BLUE, GREY, SKY, look, one_axes
+from forestmix.posterior.table import Table, summary
+
+if TYPE_CHECKING:
+    from forestmix.posterior.posterior import Posterior
+
+#: Up to this many have a line each with its name; more are a band over their numbers.
+NAMED = 60
+#: Names are cut to this many letters in a picture.
+LETTERS = 28
+
+
+def plot_posterior(
+    posterior: Posterior, axes: Any = None, level: float = 0.9, names: Sequence[str] | None = None, layer: int = 0
+) -> Any:
+    """Plot the mean and the central interval of each latent of one observation.
+
+    Args:
+        posterior: a posterior of ``Result.posterior``.
+        axes: matplotlib axes to draw on; a new figure when left out.
+        level: probability of the intervals; a thicker line is the interval of half of it.
+        names: what to call the latents; numbers when left out.
+        layer: which latent layer of a deep model, 0 for the lowest.
+
+    Returns:
+        The axes; ``axes.figure.savefig("posterior.png")`` writes the picture.
+
+    """
+    wide, narrow = (summary(posterior, part, names, layer) for part in (level, level / 2))
+    axes = plot_intervals(wide, narrow, axes)
+    axes.set_title(f"{posterior.kind} posterior", loc="left", fontsize="medium")
+    return axes
+
+
+def plot_intervals(wide: Table, narrow: Table, axes: Any = None, without: Sequence[str] = ()) -> Any:
+    """Plot means with two intervals, and return the axes: up to 60 a line each with its name, more as a band.
+
+    Args:
+        wide: a table with the mean and, in the two columns whose titles end with "%", the ends of the wide interval.
+        narrow: likewise the narrow one.
+        axes: matplotlib axes; a new figure when left out.
+        without: names that are not drawn.
+
+    """
+    rows = [row for row, name in enumerate(wide.names) if name not in without]
+    mean, names = wide["mean"][rows], [_short(wide.names[row]) for row in rows]
+    ends = [[column[rows] for column in ends_of(table)] for table in (wide, narrow)]
+    few = len(rows) <= NAMED
+    with look():
+        axes = one_axes(axes, (6.2, 0.9 + 0.26 * max(len(rows), 2)) if few else (6.2, 3.4))
+        (_lines if few else _band)(axes, names, mean, ends)
+        what = "" if few else f"{len(rows):,} latents in their order: "
+        axes.set_xlabel(f"{what}mean,\n{ends_named(narrow)} ({'thick' if few else 'dark'}) and {ends_named(wide)}")
+    return axes
+
+
+def ends_of(table: Table) -> list[Array]:
+    """Return the columns with the ends of the intervals."""
+    return [table.columns[name] for name in _ends(table)]
+
+
+def ends_named(table: Table) -> str:
+    """Return what the ends of the intervals are: such as "5 to 95 %"."""
+    low, high = _ends(table)
+    return f"{low.removesuffix(' %')} to {high}"
+
+
+def _ends(table: Table) -> list[str]:
+    return [name for name in table.columns if name.endswith("%")]
+
+
+def _lines(axes: Any, names: Sequence[str], mean: Array, ends: Sequence[Sequence[Array]]) -> None:
+    """Draw one line for each, the first on top, and a line at zero where intervals come near it."""
+    places = np.arange(len(names))[::-1]
+    low, high = (np.min(ends[0][0]), np.max(ends[0][1])) if len(names) else (0.0, 0.0)
+    if low <= 0.2 * high or high >= 0.2 * low:
+        axes.axvline(0, color=GREY, linewidth=0.8, zorder=1)
+    for (lower, upper), width, colour in zip(ends, (1.4, 3.6), (SKY, BLUE), strict=True):
+        axes.hlines(places, lower, upper, color=colour, linewidth=width)
+    axes.plot(mean, places, "o", color="white", markeredgecolor=BLUE, markersize=4.5)
+    axes.set_yticks(places, names)
+    axes.set_ylim(-0.7, len(names) - 0.3)
+    axes.grid(visible=False, axis="y")
+
+
+def _band(axes: Any, names: Sequence[str], mean: Array, ends: Sequence[Sequence[Array]]) -> None:
+    places = np.arange(len(names))
+    for (lower, upper), alpha in zip(ends, (0.35, 0.6), strict=True):
+        axes.fill_between(places, lower, upper, color=SKY, alpha=alpha, linewidth=0)
+    axes.plot(places, mean, color=BLUE, linewidth=0.9)
+    axes.set_xlim(0, len(names) - 1)
+
+
+def _short(name: str) -> str:
+    """Return a name that fits beside a picture; dollars stand for themselves, not for formulas."""
+    return (name if len(name) <= LETTERS else f"{name[: LETTERS - 1]}…").replace("$", r"\$")

@@ -1,0 +1,179 @@
+"""The sections of a report on a fit, a result or a posterior. Each is left out where it does not apply."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import forestmix as fmx
+from forestmix import plots
+from forestmix.plots.intervals import NAMED
+from forestmix.posterior.table import Table, formatted
+from forestmix.report.frame import Part, drawn
+from forestmix.report.html import bullets, folded, heading, paragraph, table
+from forestmix.report.subject import LEVEL, Subject
+
+#: Rows of a table at most; drawn data sets in the picture of the predictive check.
+MOST_ROWS, DATA_SETS = 1000, 50
+
+
+def opening(subject: Subject) -> str:
+    """Return the verdict, what to do, and what must be known first."""
+    verdict = attempt(lambda: _verdict(subject))
+    return verdict + "".join(paragraph(note) for note in subject.notes)
+
+
+def attempt(make: Callable[[], str]) -> str:
+    """Return what ``make`` returns, or why it does not apply."""
+    try:
+        return make()
+    except fmx.ForestmixError as error:
+        return paragraph(f"Not for this model: {error}")
+
+
+def _verdict(subject: Subject) -> str:
+    check = subject.check
+    advice = list(check.advice)
+    if check.misfit:
+        advice.append(f"Drawn data differ in their {', '.join(check.misfit)}: try another family, noise or terms.")
+    scales = " Unknown scales stand at their means in this verdict." if subject.scales else ""
+    kind = "bad" if advice else "good"
+    return paragraph(f"{check.verdict}{scales}", f"verdict {kind}") + bullets(advice)
+
+
+def summary(subject: Subject) -> Part:
+    """Return the table and the picture of effects, or of the latents of each layer."""
+    parts = []
+    for layer, (wide, narrow) in enumerate(zip(subject.summaries(), subject.summaries(LEVEL / 2), strict=True)):
+        name = f"layer {layer}" if len(subject.posterior.layers) > 1 else "summary"
+        parts += [heading(f"Layer {layer}, from the lowest")] if name != "summary" else []
+        parts += [paragraph(note) for note in wide.notes]
+        parts += [html_table(wide, name.replace(" ", "-"), f"Mean, sd and {100 * LEVEL:g} % interval, {name}")]
+        parts += [_intervals(wide, narrow, name)]
+    return Part("Summary", "\n".join(parts))
+
+
+def _intervals(wide: Table, narrow: Table, name: str) -> str:
+    without = ("Intercept",) if len(wide) > 1 else ()
+    count = len(wide) - sum(one in without for one in wide.names)
+    low, high = plots.intervals.ends_of(wide)
+    clear = int(np.sum((low > 0) | (high < 0)))
+    description = (
+        f"Means with central intervals, {name}: {count} lines or places. {clear} of {len(wide)} intervals of "
+        f"{100 * LEVEL:g} % leave out zero."
+    )
+    caption = f"Dot: mean. Thick: {100 * LEVEL / 2:g} %, thin: {100 * LEVEL:g} % interval."
+    caption += " The intercept is left out of the picture." if "Intercept" in wide.names and without else ""
+    height = 0.9 + 0.26 * max(count, 2) if count <= NAMED else 0.0
+    return drawn(lambda axes: plots.plot_intervals(wide, narrow, axes, without), description, caption, height=height)
+
+
+def groups(subject: Subject) -> Part | None:
+    """Return the effects of each level of groups."""
+    if subject.fit is None or not subject.fit.design.grouped:
+        return None
+    parts = []
+    for block in (block for term in subject.fit.design.grouped for block in term.blocks):
+        found = subject.fit.groups(block.name, LEVEL)
+        order = np.argsort(found["mean"])
+        ends = [f"{found.names[row]} ({found['mean'][row]:.3g})" for row in (order[0], order[-1])]
+        description = (
+            f"Effects of {len(found):,} levels of {block.name}, sorted, with intervals: the least is {ends[0]}, "
+            f"the greatest {ends[1]}."
+        )
+        caption = f"Each level of {block.name}: mean and {100 * LEVEL:g} % interval."
+        parts += [heading(block.name)]
+        parts += [drawn(lambda axes, found=found: plots.plot_groups(found, axes), description, caption)]  # type: ignore[misc]
+        shown = html_table(found, f"groups-{len(parts)}", f"Effects of {block.name}")
+        parts += [folded(f"All {len(found):,} levels as a table", shown)]
+    return Part("Group effects", "\n".join(parts))
+
+
+def scales(subject: Subject) -> Part | None:
+    """Return the densities of unknown scales."""
+    known = subject.scales
+    if not known:
+        return None
+    ends = [
+        f"{name} {one.mean:.3g} ({one.interval()[0]:.3g} to {one.interval()[1]:.3g})" for name, one in known.items()
+    ]
+    description = f"Posterior densities of unknown scales, mean and 90 % interval: {'; '.join(ends)}."
+    picture = drawn(lambda axes: plots.plot_scales(known, axes), description, "Shaded: the central 90 %.", height=2.9)
+    return Part("Unknown scales", picture)
+
+
+def convergence(subject: Subject) -> Part | None:
+    """Return how the run went."""
+    result = subject.result
+    if result is None:
+        return None
+    parts = [paragraph(line) for line in result.message.splitlines()]
+    if len(result.trace) > 1:
+        parts.append(_trace(result))
+    return Part("Convergence", "\n".join(parts))
+
+
+def _trace(result: Any) -> str:
+    """Return the picture of a run; those with a full covariance have no gradient norm."""
+    steps, last = len(result.trace) - 1, float(np.mean(result.trace.objective[-1]))
+    if not np.isfinite(result.trace.gradient_norm).any():
+        description = f"Objective over {steps} iterations; it ends at {last:,.6g}."
+        return drawn(lambda axes: plots.plot_objective(result, axes), description, "The objective must not fall.")
+    description = f"Objective and relative gradient norm over {steps} iterations; the objective ends at {last:,.6g}."
+    caption = "First: the objective, which must not fall. Second: the relative gradient norm."
+    return drawn(lambda axes: plots.plot_trace(result, axes), description, caption, panels=2)
+
+
+def predictive(subject: Subject) -> Part:
+    """Return statistics of x beside those of drawn data."""
+    return Part("Predictive check", attempt(lambda: _predictive(subject)))
+
+
+def _predictive(subject: Subject) -> str:
+    found = subject.check.predictive
+    rows = [[name, f"{one.observed:.4g}", f"{one.replicated:.4g}", f"{one.p_value:.3f}"] for name, one in found.items()]
+    shown = table(["statistic", "of x", "of drawn data", "p-value"], rows, "predictive", label="Predictive check")
+    x, counts = subject.x[subject.observed], subject.model.layers[0].family.name != "gaussian"
+    description = (
+        f"Cumulative distribution of x beside those of {DATA_SETS} data sets drawn from the posterior. "
+        + "; ".join(f"{row[0]}: {row[1]} against {row[2]}" for row in rows)
+        + "."
+    )
+    drawn_data = subject.replicated(DATA_SETS)
+    picture = drawn(
+        lambda axes: plots.plot_predictive(x, drawn_data, counts, axes), description,
+        "Thick line: x. Thin lines: data sets drawn from the posterior. They should look alike.",
+    )  # fmt: skip
+    text = "The p-value is the share of drawn data sets with a greater statistic; near 0 or 1 the model misses it."
+    return picture + paragraph(text) + shown
+
+
+def left_out(subject: Subject) -> Part:
+    """Return how well each row is predicted by the others."""
+    return Part("Leave-one-out", attempt(lambda: _left_out(subject)))
+
+
+def _left_out(subject: Subject) -> str:
+    loo = subject.posterior.loo()
+    count, doubtful = len(loo.pointwise), len(loo.untrusted)
+    trust = "All are to be trusted." if not doubtful else (
+        f"{doubtful} of them are not to be trusted, since the posterior without them is too far from the one with them."
+    )  # fmt: skip
+    text = f"Expected log predictive density {loo.elpd:,.5g}, standard error {loo.se:.3g}, over {count:,} rows. {trust}"
+    worst = int(loo.rows[np.argmin(loo.pointwise)])
+    description = (
+        f"Log predictive density of each row without it; the least is {loo.pointwise.min():.3g}, in row {worst}."
+    )
+    caption = "Low points are rows that the others do not predict. Crosses: not to be trusted."
+    return paragraph(text) + drawn(lambda axes: plots.plot_loo(loo, axes), description, caption)
+
+
+def html_table(shown: Table, identifier: str, label: str) -> str:
+    """Return a table of numbers with names, sortable, cut where it is very long."""
+    columns = [formatted(values[:MOST_ROWS]) for values in shown.columns.values()]
+    rows = [[name, *cells] for name, *cells in zip(shown.names[:MOST_ROWS], *columns, strict=True)]
+    made = table(["name", *shown.columns], rows, identifier, label=label, sortable=True)
+    cut = f"The first {MOST_ROWS:,} of {len(shown):,} rows."
+    return made + (paragraph(cut) if len(shown) > MOST_ROWS else "")

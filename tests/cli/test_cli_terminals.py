@@ -1,0 +1,157 @@
+"""Every command in a pipe, in a pseudo-terminal, at 40 columns, in the C locale, without a reader, interrupted."""
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas
+import pytest
+
+import forestmix as fmx
+from forestmix.data import load_table
+
+MAIN = [sys.executable, "-c", "from forestmix.cli import main; main()"]
+COMMANDS = {
+    "infer": ["infer", "W.npy", "x.npy", "--family", "bernoulli"],
+    "regress": ["regress", "data.csv", "mark ~ before + (1 | school)"],
+    "predict": ["predict", "fit.nc", "data.csv"],
+    "compare": ["compare", "fit.nc", "other.nc"],
+    "report": ["report", "fit.nc"],
+    "forest": ["forest", "numbers.csv", "--trees", "2"],
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder, rng = tmp_path_factory.mktemp("terminals"), np.random.default_rng(0)
+    np.save(folder / "W.npy", rng.standard_normal((60, 4)))
+    np.save(folder / "x.npy", (rng.random(60) < 0.5).astype(float))
+    table = load_table("schools")[:60]
+    table.to_csv(folder / "data.csv", index=False)
+    pandas.DataFrame(rng.standard_normal((50, 4)), columns=["a", "b", "<c>", "[d]"]).to_csv(
+        folder / "numbers.csv", index=False
+    )
+    fmx.regress("mark ~ before + (1 | school)", table).save(folder / "fit.nc")
+    fmx.regress("mark ~ 1 + (1 | school)", table).save(folder / "other.nc")
+    return folder
+
+
+def environment(**changes):
+    return {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LC_ALL")} | changes
+
+
+def in_terminal(words, folder, interrupt_at=None, **changes):
+    """Run a command in a pseudo-terminal; return the code and all that it wrote."""
+    ours, theirs = pty.openpty()
+    streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
+    process = subprocess.Popen([*MAIN, *words], cwd=folder, env=environment(TERM="xterm", **changes), **streams)
+    os.close(theirs)
+    written, deadline = b"", time.monotonic() + 120
+    while time.monotonic() < deadline:
+        if not select.select([ours], [], [], 0.2)[0]:
+            continue
+        try:
+            part = os.read(ours, 65536)
+        except OSError:  # the other side is closed
+            break
+        if not part:
+            break
+        written += part
+        if interrupt_at is not None and re.search(interrupt_at, written):
+            process.send_signal(signal.SIGINT)
+            interrupt_at = None
+    os.close(ours)
+    return process.wait(30), written.decode()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_in_a_pipe_there_is_no_colour_no_bar_and_nothing_on_standard_error(folder, name):
+    for changes in ({}, {"COLUMNS": "40", "LANG": "C", "PYTHONIOENCODING": "ascii"}):
+        ended = subprocess.run(
+            [*MAIN, *COMMANDS[name]], cwd=folder, env=environment(**changes), capture_output=True, text=True
+        )
+        assert ended.returncode == 0, ended.stderr
+        assert "\x1b" not in ended.stdout
+        assert ended.stderr == ""
+        if name in ("infer", "regress", "compare", "forest"):
+            assert "…" not in ended.stdout  # no number is cut, however narrow
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_in_a_terminal(folder, name):
+    code, text = in_terminal(COMMANDS[name], folder, COLUMNS="40", LANG="C")
+    assert code == 0, text
+    assert "Traceback" not in text
+
+
+@pytest.mark.parametrize("name", ["infer", "regress", "predict", "compare", "forest"])
+def test_json_is_all_that_is_written(folder, name):
+    ended = subprocess.run([*MAIN, *COMMANDS[name], "--json"], cwd=folder, capture_output=True, text=True)
+    assert ended.returncode == 0
+    assert json.loads(ended.stdout)["command"] == name
+    assert ended.stderr == ""
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_reader_that_has_left_ends_it_quietly(folder, name):
+    reading, writing = os.pipe()
+    os.close(reading)
+    ended = subprocess.run([*MAIN, *COMMANDS[name]], cwd=folder, stdout=writing, stderr=subprocess.PIPE, text=True)
+    os.close(writing)
+    assert (ended.returncode, ended.stderr) == (141, "")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_full_device_is_one_line(folder, name):
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run([*MAIN, *COMMANDS[name]], cwd=folder, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert ended.returncode == 2
+    assert ended.stderr == "Error: [Errno 28] No space left on device\n"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+def test_an_output_file_that_cannot_be_written_is_an_error(folder):
+    ended = subprocess.run(
+        [*MAIN, "predict", "fit.nc", "data.csv", "--out", "/dev/full/p.csv"], cwd=folder, capture_output=True, text=True
+    )
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("Error: --out must be a file in a folder")
+
+
+LONG = ["infer", "W.npy", "x.npy", "--family", "bernoulli", "--tol", "0", "--max-iter", "100000000", "--out", "part.nc"]
+
+
+def test_an_interrupted_run_shows_its_course_and_saves_what_there_is(folder):
+    code, text = in_terminal(LONG, folder, interrupt_at=rb"iteration \d+, objective -[\d.]+", COLUMNS="120")
+    assert code == 130, text
+    assert "it/s" in text
+    assert "What there is so far is in part.nc" in text
+    saved = fmx.load(folder / "part.nc")
+    assert saved.status is fmx.Status.STOPPED
+    expected = fmx.infer(fmx.DEF(fmx.Layer(fmx.Bernoulli(), np.load(folder / "W.npy"))), np.load(folder / "x.npy"))
+    assert saved.trace.objective[0] <= saved.objective <= expected.objective + 1e-6
+
+
+def test_completion_is_there_for_a_shell():
+    words = environment(_FORESTMIX_COMPLETE="complete_bash", COMP_WORDS="forestmix re", COMP_CWORD="1")
+    ended = subprocess.run(MAIN, env=words, capture_output=True, text=True)
+    assert ended.stdout.split() == ["regress", "report", "reproduce"]
+
+
+def test_help_is_quick():
+    """Under 0.3 s on a quiet machine: the best of some runs, with room for a busy one, in processor time."""
+    times = []
+    for _ in range(3):
+        before = os.times()
+        subprocess.run([*MAIN, "--help"], capture_output=True, check=True)
+        after = os.times()
+        times.append(after.children_user - before.children_user + after.children_system - before.children_system)
+    assert min(times) < 0.4

@@ -221,3 +221,14 @@ def test_a_file_larger_than_the_memory_limit(tmp_path):
     subprocess.run([sys.executable, "-c", LIMITED, *map(str, paths)], check=True, env=environment, timeout=120)
     A = np.eye(m) + W.T @ W / 0.25
     np.testing.assert_allclose(np.load(paths[2]), np.linalg.solve(A, W.T @ x / 0.25), atol=1e-6)
+
+
+@pytest.mark.parametrize("family", ["gaussian", "poisson"])
+def test_case_weights_go_with_their_chunk(family):
+    model, W, x = problem(family)
+    weight = np.random.default_rng(2).integers(0, 4, len(W)).astype(float)
+    whole, parted = (
+        fmx.DEF(fmx.Layer(model.layers[0].family, given, 0.2, case_weights=weight))
+        for given in (W, chunks(W, cuts=(0, 7, 8, 24)))
+    )
+    same(fmx.infer(parted, x, tol=1e-12), fmx.infer(whole, x, tol=1e-12))

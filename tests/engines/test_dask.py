@@ -30,6 +30,7 @@ pytestmark = pytest.mark.filterwarnings("default")
 def client():
     options = {"n_workers": 3, "threads_per_worker": 1, "processes": True, "protocol": "tcp://"}
     with (
+        dask.config.set({"distributed.scheduler.work-stealing": False}),  # as docs/scaling.md advises
         distributed.LocalCluster(**options, dashboard_address=None) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
     ):

@@ -12,7 +12,6 @@ import multiprocessing
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
@@ -25,13 +24,11 @@ from benchmarks.problems import bayesian
 from benchmarks.problems.bayesian import Array, Regression
 
 SAMPLING = {"small": 0.0, "default": 25.0, "large": 300.0}
-#: Of the affairs data every so many-th row, for NUTS' sake.
-EVERY = 6
 MEAN, SD = 0.1, 0.1
 NOTE = """Largest error of a fixed effect's mean, in posterior sds of NUTS, and of its sd; the same for log scales;
-seconds of a second run. Affairs by occupations has every {every}th row here. DADVI has the same model and priors, and
-is factorised. BayesMixedGLM has N(0, 1) as prior of log scales, and can state the binary data only. gpboost maximises the
-marginal likelihood, without priors, and gives scales no uncertainty."""
+seconds of a second run. DADVI has the same model and priors, and is factorised. BayesMixedGLM has N(0, 1) as prior of
+log scales, and can state the binary data only. gpboost maximises the marginal likelihood, without priors, and gives
+scales no uncertainty."""
 #: Seconds for two runs of a contender, with imports and compilation.
 PATIENCE = 90.0
 
@@ -110,13 +107,6 @@ CONTENDERS = {
 }
 
 
-def thinned(problem: Regression, every: int) -> Regression:
-    """Return every so many-th row."""
-    # Copies: gpboost reads the memory of a view as if it had no gaps.
-    groups = {name: group[::every].copy() for name, group in problem.groups.items()}
-    return replace(problem, X=problem.X[::every].copy(), x=problem.x[::every].copy(), groups=groups)
-
-
 def twice(connection: Any, run: Callable[[Regression], Estimate | None], problem: Regression) -> None:
     """Run a contender twice, and send what it found and the seconds of the second run, or what went wrong."""
     warnings.simplefilter("ignore")
@@ -158,7 +148,7 @@ def measure(size: str, say: Callable[[str], None]) -> Section:
     """Run all contenders on all data sets, each twice; the second run, without compilation, is timed."""
     warnings.simplefilter("ignore")
     problems = [
-        thinned(bayesian.affairs_by_occupation(), EVERY), bayesian.sea_temperature(), bayesian.cancer_by_county()
+        bayesian.some_affairs_by_occupation(), bayesian.sea_temperature(), bayesian.cancer_by_county()
     ]  # fmt: skip
     missing = [name for name, (package, _) in CONTENDERS.items() if find_spec(package) is None]
     section = Section("beside", "Random effects beside other libraries")
@@ -182,7 +172,7 @@ def measure(size: str, say: Callable[[str], None]) -> Section:
             rows.append(line(name, problem, found, reference, seconds))
             if name == "forestmix":
                 worst = [max(worst[0], float(rows[-1][2])), max(worst[1], float(rows[-1][3].rstrip("%")) / 100)]
-    section.notes = [NOTE.format(every=EVERY) + (f" Not installed: {', '.join(missing)}." if missing else "")]
+    section.notes = [NOTE + (f" Not installed: {', '.join(missing)}." if missing else "")]
     columns = ["data", "library", "mean", "sd", "log scale, mean", "sd", "seconds"]
     section.tables.append(Table("", columns, rows))
     section.targets = [

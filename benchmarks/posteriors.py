@@ -37,8 +37,8 @@ ERRORS_NOTE = """Largest error over all latents, with the median in brackets, in
 and relative for standard deviations; the same for the logarithms of unknown scales. The last two columns are the
 largest Monte Carlo standard errors of the reference itself. All data are real: sea temperature (by year and month),
 investment (by firm and year) and affairs by occupations (hers and her husband's) have crossed random intercepts, the
-first two with unknown noise. On all rows of the last NUTS draws too slowly for a reference that could tell whether the
-targets are met; every 6th row has one."""
+first two with unknown noise. The data of the last say little of the scales, and NUTS has trouble there: see draws,
+R-hat and divergences. Where its own error is as large as a target, a line cannot tell whether that is met."""
 TIMES = ["data", "rows x latents", "rows", "posterior", "forestmix", "first call", "NUTS", "JAX compiles",
          "NUTS / forestmix", "draws", "R-hat", "divergences"]  # fmt: skip
 TIMES_NOTE = """Times in seconds. NUTS: two chains one after another of 1000 + 1000 transitions, compiled; what

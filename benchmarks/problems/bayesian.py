@@ -159,7 +159,7 @@ def affairs_by_occupation(every: int = 1) -> Regression:
 
 
 def some_affairs_by_occupation() -> Regression:
-    """Return every 6th row of it: NUTS takes many minutes for a precise reference on all of them."""
+    """Return every 6th row of it, on which NUTS is faster."""
     return affairs_by_occupation(6)
 
 

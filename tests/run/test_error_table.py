@@ -301,13 +301,13 @@ TABLE = {
         "layer must be a whole number .* got True",
     ),
     "forward words": (lambda: model().layers[0].weights.forward(["a", "b"]), "y must hold real numbers"),
-    "trace axes": (lambda: fmx.infer(model(), X).plot_trace(axes=[1, 2]), "axes must be two matplotlib axes"),
+    "trace axes": (lambda: fmx.infer(model(), X).plot_trace(axes=[1, 2]), "axes must be 2 matplotlib axes"),
     # Bounds.
     "auxiliary batch": (
         lambda: fmx.fm_bound(model(), np.zeros((2, 3)), (np.zeros(2), np.ones(2)), fmx.Auxiliary(W, W)),
         "auxiliary goes with one observation; got x with 2",
     ),
-    "plot axes": (lambda: fmx.infer(model(), X).plot_trace(axes=[1, 2, 3]), "axes must be two matplotlib axes; got 3"),
+    "plot axes": (lambda: fmx.infer(model(), X).plot_trace(axes=[1, 2, 3]), "axes must be 2 matplotlib axes; got 3"),
 }
 
 

@@ -39,10 +39,11 @@ by name; the last is slow. [Posteriors](posteriors.md) has a page of its own. No
 POSTERIOR_INTRODUCTION = """\
 # Posteriors, measured
 
-Written by `python -m benchmarks posteriors beside coverage leave_one_out sparse_sds random_effects`; do not edit. Is
-what `posterior()` reports right? It is held to NUTS, to exact solves, to fitting again and to simulated truths, with
-data that come with scikit-learn and statsmodels. [How far to trust it](trust.md) says what to make of it. Times are of
-one run on a machine that had other work to do, so ratios of less than two say nothing.
+Measured by `python -m benchmarks posteriors beside coverage leave_one_out sparse_sds random_effects`, which writes this
+page anew. Is what `posterior()` reports right? It is held to NUTS, to exact solves, to fitting again and to simulated
+truths, with data that come with scikit-learn and statsmodels. [How far to trust it](trust.md) says what to make of it.
+Sections may be of different runs. Times are of a machine that had other work to do, so ratios of less than two say
+nothing.
 """
 
 POSTERIOR_RERUN = """\

@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Of the benchmarks: small, default or large.
 SIZE ?= default
 
-.PHONY: demo test test-arrays test-lowest test-wheel lint bench docs clean
+.PHONY: demo test test-arrays test-arviz test-lowest test-wheel lint bench docs clean
 
 # An environment per set of extras would be slower to make than one with a stamp for each.
 $(BIN)/python:
@@ -24,7 +24,7 @@ demo: $(VENV)/.installed-regression,io
 	$(BIN)/forestmix demo --out demo-output
 
 test: $(VENV)/.installed-test lint
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist worksteal
 	$(MAKE) --jobs 2 test-lowest test-wheel
 
 # The quick tests with the lowest versions that pyproject.toml allows, in an environment of their own.
@@ -44,6 +44,10 @@ $(VENV)-arrays/.installed: pyproject.toml
 test-arrays: $(VENV)-arrays/.installed
 	$(VENV)-arrays/bin/python -m pytest tests/engines
 
+# ArviZ 0.23 and 1.x need Pythons of their own: an environment for each that is present.
+test-arviz:
+	$(PYTHON) tools/check_arviz.py
+
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -56,4 +60,4 @@ docs: $(VENV)/.installed-docs
 	$(BIN)/python -m sphinx -W -b html docs docs/_build/html
 
 clean:
-	rm -rf $(VENV) $(VENV)-arrays $(VENV)-lowest demo-output docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-arrays $(VENV)-arviz-* $(VENV)-lowest demo-output docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -12,17 +12,21 @@ from pathlib import Path
 
 from benchmarks.harness.facts import machine_facts
 from benchmarks.harness.figures import draw
-from benchmarks.harness.page import POSTERIOR_PAGE, verdict, write_page
-from benchmarks.harness.results import FILE, POSTERIOR_FILE, Results, Section, load, save
+from benchmarks.harness.page import POSTERIOR_PAGE, REGRESSION_PAGE, verdict, write_page
+from benchmarks.harness.results import FILE, POSTERIOR_FILE, REGRESSION_FILE, Results, Section, load, save
 from benchmarks.harness.worker import Worker
 
 #: In the order of the page. Modules are imported when they run, so that the page can be written without contenders.
-SECTIONS = ("machine", "gaussian_mean", "gaussian_meanfield", "elbo", "scaling", "coordinate", "startup")
+SECTIONS = ("machine", "gaussian_mean", "gaussian_meanfield", "elbo", "scaling", "coordinate", "startup", "scaling_out")
 #: What the posterior page is written from, likewise; not part of ``make bench``.
-POSTERIORS = ("posteriors", "beside", "coverage", "leave_one_out", "sparse_sds", "random_effects")
+POSTERIORS = ("posteriors", "beside", "coverage", "scale_coverage", "leave_one_out", "sparse_sds", "random_effects")
+#: What the regression page is written from, likewise.
+REGRESSIONS = ("ridge", "formulas")
+#: Pages besides docs/benchmarks.md, by the file of their numbers: their sections and what frames them.
+PAGES = {POSTERIOR_FILE: (POSTERIORS, POSTERIOR_PAGE), REGRESSION_FILE: (REGRESSIONS, REGRESSION_PAGE)}
 #: Older benchmarks that print and write nothing.
-PRINTED = ("windows", "passes", "expectations", "engines", "launch", "latents", "forest", "scaling_out")
-NAMES = SECTIONS + POSTERIORS + PRINTED
+PRINTED = ("windows", "passes", "expectations", "engines", "launch", "latents", "forest")
+NAMES = SECTIONS + POSTERIORS + REGRESSIONS + PRINTED
 SIZES = ("small", "default", "large")
 
 
@@ -46,11 +50,12 @@ def run_section(name: str, size: str) -> Section:
     return section
 
 
-def render(results: Results, folder: Path, posteriors: bool = False) -> None:
-    """Write the page and its plots."""
-    if posteriors:
-        path = folder / "posteriors.md"
-        write_page(results, POSTERIORS, path, {}, POSTERIOR_PAGE)
+def render(results: Results, folder: Path, file: str = FILE) -> None:
+    """Write the page of a file of numbers, and its plots."""
+    if file in PAGES:
+        sections, frame = PAGES[file]
+        path = (folder / file).with_suffix(".md")
+        write_page(results, sections, path, {}, frame)
     else:
         path = folder / "benchmarks.md"
         write_page(results, SECTIONS, path, draw(results, folder))
@@ -80,7 +85,7 @@ def main() -> int:
     """Run what was asked for; the page keeps its other sections, and is written anew after each."""
     options = arguments()
     if options.render is not None:
-        render(load(options.render), options.out, options.render.name == POSTERIOR_FILE)
+        render(load(options.render), options.out, options.render.name)
         return 0
     Worker.empty_cache = options.size != "small"
     began = time.perf_counter()
@@ -89,12 +94,12 @@ def main() -> int:
         if name in PRINTED:
             import_module(f"benchmarks.{name}").main()
             continue
-        path = options.out / (POSTERIOR_FILE if name in POSTERIORS else FILE)
+        path = options.out / next((file for file, (names, _) in PAGES.items() if name in names), FILE)
         section = run_section(name, options.size)
         save(load(path).merged({name: section}, machine_facts()), path)
         written.add(path)
     for path in sorted(written):
-        render(load(path), options.out, path.name == POSTERIOR_FILE)
+        render(load(path), options.out, path.name)
     print(f"{time.perf_counter() - began:.0f} s in all")
     return 0
 

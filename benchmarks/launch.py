@@ -1,7 +1,11 @@
-"""What starting two threads costs for a pass that is too small for them: Python's pool beside Numba's parallel loops.
+"""What a run waits for before it works: threads to start, kernels to be compiled.
 
-The same compiled range of rows runs on both, with nothing else on the machine and then beside as many busy processes as
-there are cores. Printed are medians and 90 % quantiles in microseconds, the runs taking turns.
+Two threads for a pass that is too small for them: Python's pool beside Numba's parallel loops. The same compiled range
+of rows runs on both, with nothing else on the machine and then beside as many busy processes as there are cores.
+Printed are medians and 90 % quantiles in microseconds, the runs taking turns.
+
+Then the first calls of ``infer`` in new processes, from an empty cache and with kept kernels, and the README's blocks,
+as ``python -m benchmarks startup`` has them on its page.
 """
 
 import multiprocessing
@@ -11,6 +15,7 @@ from functools import partial
 import numba
 import numpy as np
 
+from benchmarks.sections.startup import FIRST_CALLS, first_calls, readme
 from forestmix.engines.compiled import threaded
 
 ROWS, COLUMNS, ROUNDS = 300, 1000, 200
@@ -75,6 +80,13 @@ def main() -> None:
     for name in runs:
         cells = [f"{np.median(times[name]):,.0f} ({np.quantile(times[name], 0.9):,.0f})" for times in (idle, busy)]
         print(f"{name:<16}{cells[0]:>22}{cells[1]:>26}")
+    table, targets, _ = first_calls(list(FIRST_CALLS), lambda what: None)
+    print(f"\n{table.title}")
+    for line in (table.columns, *table.rows):
+        print("".join(f"{cell:<26}" for cell in line).rstrip())
+    print()
+    for target in (*targets, readme(lambda what: None)):
+        print(f"{'met' if target.met else 'missed':<8}{target.claim}: {target.measured} (asked for: {target.target})")
 
 
 if __name__ == "__main__":

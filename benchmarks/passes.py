@@ -22,7 +22,7 @@ from scipy import sparse
 import forestmix as fmx
 from forestmix.inference.backtracking import plain_retreats
 from forestmix.inference.base import Accelerator, Proposal
-from forestmix.inference.newton import NewtonSteps
+from forestmix.inference.metric import MetricNewton
 from forestmix.latents import GaussianFactors
 from forestmix.problem.conjugate import dot, quotient
 
@@ -124,7 +124,7 @@ def main() -> None:
         tight = fmx.infer(model, x, tol=1e-12)
         best = tight.objective
         accelerated = passes(model, x, fmx.ForestMixture(), best)
-        with mock.patch.object(NewtonSteps, "_keep"):
+        with mock.patch.object(MetricNewton, "_keep"):
             newton_cg = passes(model, x, fmx.ForestMixture(), best)
         secant = passes(model, x, Secant(), best)
         plain = passes(model, x, fmx.ForestMixture(accelerate=False), best, PLAIN_LIMIT)

@@ -9,8 +9,8 @@ import forestmix
 
 ROOT = Path(forestmix.__file__).parent
 ORDER = [
-    "errors", "tables", "arrays", "checks", "clock", "scales", "families", "weights", "latents", "partition",
-    "observed", "model",
+    "errors", "saving", "tables", "arrays", "checks", "clock", "scales", "families", "weights", "latents", "partition",
+    "observed", "layer", "model",
     "engines", "problem", "inference", "bounds", "posterior", "run", "builders", "regression", "forest", "files",
     "__init__",
     "data", "plots", "paper", "report", "cli",
@@ -21,10 +21,9 @@ OUTSIDE = ("data", "plots", "paper", "report", "cli")
 EXCEPTIONS = {
     ("forest", "plots"),  # model.plot() and selection.plot() likewise
     ("regression", "plots"),  # fit.plot() likewise
-    ("model", "files"),  # model.save() is the contract's way to a file
-    ("posterior", "files"),  # so are result.save() and posterior.save(),
-    ("regression", "files"),  # fit.save()
-    ("forest", "files"),  # and that of a forest mixture
+    ("saving", "files"),  # model.save() and result.to_xarray() are the contract's way to files and other libraries
+    ("regression", "files"),  # so are fit.to_xarray()
+    ("forest", "files"),  # and those of a forest mixture
     ("posterior", "plots"),  # result.plot_trace() is the contract's way to a plot
 }
 #: Internals that the outside may use: errors are raised everywhere, a plot of a result names its type.

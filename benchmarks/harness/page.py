@@ -39,11 +39,11 @@ by name; the last is slow. [Posteriors](posteriors.md) has a page of its own. No
 POSTERIOR_INTRODUCTION = """\
 # Posteriors, measured
 
-Measured by `python -m benchmarks posteriors beside coverage leave_one_out sparse_sds random_effects`, which writes this
-page anew. Is what `posterior()` reports right? It is held to NUTS, to exact solves, to fitting again and to simulated
-truths, with data that come with scikit-learn and statsmodels. [How far to trust it](trust.md) says what to make of it.
-Sections may be of different runs. Times are of a machine that had other work to do, so ratios of less than two say
-nothing.
+Measured by `python -m benchmarks posteriors beside coverage scale_coverage leave_one_out sparse_sds random_effects`,
+which writes this page anew. Is what `posterior()` reports right? It is held to NUTS, to exact solves, to fitting again
+and to simulated truths, with data that come with scikit-learn and statsmodels. [How far to trust it](trust.md) says
+what to make of it. Sections may be of different runs. Times are of a machine that had other work to do, so ratios of
+less than two say nothing.
 """
 
 POSTERIOR_RERUN = """\
@@ -55,6 +55,26 @@ python -m benchmarks posteriors --size small # a smoke run
 ```
 
 Needs `pip install -e ".[bench]"`; `beside` also takes what it finds of pymc-extras and gpboost.
+"""
+
+REGRESSION_INTRODUCTION = """\
+# Regression, measured
+
+Measured by `python -m benchmarks ridge formulas`, which writes this page anew: `regress` and the estimators beside the
+libraries that people come from, on data that come with scikit-learn and statsmodels. Large tables by formula are in
+[Posteriors, measured](posteriors.md). Sections may be of different runs. Times are of a machine that had other work to
+do, so ratios of less than two say nothing.
+"""
+
+REGRESSION_RERUN = """\
+## Run it again
+
+```bash
+python -m benchmarks ridge               # one section or several; the others stay on this page as they are
+python -m benchmarks ridge --size small  # a smoke run
+```
+
+Needs `pip install -e ".[bench]"`; `formulas` also takes what it finds of bambi and gpboost.
 """
 
 
@@ -78,6 +98,7 @@ class Frame(NamedTuple):
 
 BENCHMARK_PAGE = Frame(INTRODUCTION, RERUN)
 POSTERIOR_PAGE = Frame(POSTERIOR_INTRODUCTION, POSTERIOR_RERUN)
+REGRESSION_PAGE = Frame(REGRESSION_INTRODUCTION, REGRESSION_RERUN)
 
 
 def write_page(

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-FILE, POSTERIOR_FILE = "benchmarks.json", "posteriors.json"
+FILE, POSTERIOR_FILE, REGRESSION_FILE = "benchmarks.json", "posteriors.json", "regression_measured.json"
 
 
 @dataclass

@@ -24,7 +24,8 @@ class Regression:
 
     ``family``: "gaussian" (with unknown noise), "bernoulli", "binomial" or "poisson"; ``groups``: the group of every
     row, by the name of the random intercept; ``trials``: of binomial rows; ``divided``: groups whose effects a sampler
-    should draw divided by their scale, since the data say little of it.
+    should draw divided by their scale, since the data say little of it; ``patience``: how many times as long as for
+    others a sampler may take before it is cut off.
     """
 
     title: str
@@ -35,6 +36,7 @@ class Regression:
     offset: Array | float = 0.0
     trials: Array | None = None
     divided: tuple[str, ...] = ()
+    patience: float = 1.0
 
     @property
     def levels(self) -> list[int]:
@@ -155,7 +157,8 @@ def affairs_by_occupation(every: int = 1) -> Regression:
     X = with_intercept(data.exog.drop(columns=occupations)[::every])
     x = np.asarray(data.endog > 0, float)[::every].copy()
     title = "affairs by occupations" + (f", every {every}th row" if every > 1 else "")
-    return Regression(title, "bernoulli", X, x, groups, divided=tuple(occupations))
+    patience = 40.0 if every == 1 else 8.0
+    return Regression(title, "bernoulli", X, x, groups, divided=tuple(occupations), patience=patience)
 
 
 def some_affairs_by_occupation() -> Regression:

@@ -16,7 +16,7 @@ import forestmix as fmx
 from benchmarks.harness.rounds import clock
 from forestmix.engines.choice import choose_engine
 from forestmix.engines.compiled import threaded
-from forestmix.engines.compiled.tiles import ROWS, add, dot, tile
+from forestmix.engines.compiled.tiles import ROWS, add_three, dot_three
 from forestmix.inference.base import Memory
 from forestmix.latents import GaussianFactors
 from forestmix.model import observations
@@ -74,12 +74,12 @@ def _sum(rows: Any, begin: int, end: int) -> float:
 
 @numba.njit(nogil=True, cache=True)
 def _products(rows: Any, begin: int, end: int) -> float:
-    same, factors = tile(rows, begin, end), np.ones((3, ROWS), rows.dtype)
-    vectors = np.ones((5, rows.shape[1]), rows.dtype)
+    m, factors = rows.shape[1], np.ones((3, ROWS), rows.dtype)
+    vectors, sums = np.ones((3, m), rows.dtype), np.ones((3, m), rows.dtype)
     for _ in range(begin, end, ROWS):
-        dot(same, (), (vectors[0], vectors[1], vectors[1]), (factors[0], factors[1], factors[2]))
-        add(same, (), (factors[0], factors[1], factors[2]), (vectors[2], vectors[3], vectors[4]))
-    return float(vectors[2, 0])
+        dot_three(rows, (begin, end, 0, m), 0, vectors, factors, 0)
+        add_three(rows, (begin, end, 0, m), 0, factors, 0, sums)
+    return float(sums[0, 0])
 
 
 @numba.njit(nogil=True, fastmath=True, cache=True)

@@ -16,71 +16,10 @@ from forestmix.errors import ArgumentError
 from forestmix.families import Family, Gaussian, PriorFamily
 from forestmix.families.prior import row_family
 from forestmix.families.unknown import scales_of, with_default_scale, with_scales
-from forestmix.families.weighted import checked_case_weights, weighted
+from forestmix.layer import Layer
 from forestmix.observed import Observations
+from forestmix.saving import Saved
 from forestmix.scales import Scale, values_of
-from forestmix.weights import Weights, as_weights
-
-
-class Layer:
-    """The conditional ``p(y_i | parents)`` of a layer: ``eta_i = b_i + w_i . parents`` (paper, section 4).
-
-    Args:
-        family: distribution of each row given ``eta_i``, e.g. ``Gaussian(sd=1.0)``.
-        W: weights, n rows by m parents: a dense array, any ``scipy.sparse`` format, or a ``Weights`` object.
-            Their precision (float32 or float64) is the precision of everything computed with the layer.
-        b: bias, one number or one for each row.
-        case_weights: one for each row of the data: ``w_i`` multiplies the log-likelihood of row i, so that weight 2 is
-            the row twice, and a row of weight 0 is left out, as one with a missing entry is. 1 when left out.
-
-    """
-
-    def __init__(self, family: Family, W: Any, b: npt.ArrayLike = 0.0, case_weights: Any = None) -> None:
-        self.weights: Weights = as_weights(W)
-        self.family = row_family("family", family).astype(self.dtype)
-        self.family.check_size(self.size, "rows of W")
-        self.left_out: Array | None = None
-        if case_weights is not None:
-            weight = checked_case_weights(case_weights, self.size)
-            self.left_out = weight == 0
-            self.family = weighted(self.family, np.where(self.left_out, 1.0, weight))
-        self.bias = in_precision("b", fits("b", per_variable("b", b), self.size, "rows of W"), self.dtype)
-
-    @property
-    def size(self) -> int:
-        """Number of variables in this layer: rows of W."""
-        return self.weights.shape[0]
-
-    @property
-    def n_parents(self) -> int:
-        """Number of variables in the layer above: columns of W."""
-        return self.weights.shape[1]
-
-    @property
-    def dtype(self) -> np.dtype:
-        """Precision of the weights."""
-        return self.weights.dtype
-
-    @property
-    def case_weights(self) -> Array | None:
-        """The weight of each row, (n,); ``None`` where all are 1."""
-        return None if self.left_out is None else np.where(self.left_out, 0.0, self.family.weight)
-
-    def with_family(self, family: Family) -> Layer:
-        """Return the layer with another family of rows, and the same weights and bias."""
-        chosen = copy(self)
-        chosen.family = family.astype(self.dtype)
-        return chosen
-
-    def with_weights(self, W: Any) -> Layer:
-        """Return the layer with its weights in another form, of the same shape, and their precision."""
-        chosen = copy(self)
-        chosen.weights = as_weights(W)
-        chosen.family, chosen.bias = self.family.astype(chosen.dtype), self.bias.astype(chosen.dtype)
-        return chosen
-
-    def __repr__(self) -> str:
-        return f"Layer({self.family!r}, {self.weights!r})"
 
 
 class Prior:
@@ -139,7 +78,7 @@ class PriorPredictive(NamedTuple):
     upper: Array
 
 
-class DEF:
+class DEF(Saved):
     """A deep exponential family (paper, section 4 and appendix C): layers from the observed one up, and a prior on top.
 
     Args:
@@ -213,6 +152,14 @@ class DEF:
         chosen.prior.family = with_scales(self.prior.family, table).astype(self.dtype)
         return chosen
 
+    def take_observations(self, keep: Array) -> DEF:
+        """Return the model of the chosen observations, itself unless each observation has case weights of its own."""
+        if not self.layers[0].family.differs_by_observation:
+            return self
+        chosen = copy(self)
+        chosen.layers = (self.layers[0].take_observations(keep), *self.layers[1:])
+        return chosen
+
     def on_host(self) -> DEF:
         """Return the model with its weights in NumPy's arrays, itself if they are."""
         if not any(layer.weights.on_device for layer in self.layers):
@@ -268,18 +215,6 @@ class DEF:
         lower, upper = np.quantile(x, [0.5 * (1 - level), 0.5 * (1 + level)], axis=0).astype(x.dtype)
         return PriorPredictive(x, x.mean(axis=0), x.std(axis=0), lower, upper)
 
-    def save(self, path: Any, weights: str = "inside") -> None:
-        """Write this to a NetCDF-4 file for ``forestmix.load``; see docs/files.md.
-
-        Args:
-            path: where to; a file that stands there is replaced once the new one is whole.
-            weights: "inside" writes W too; "reference" only its checksum, and ``load(path, weights=W)`` needs it.
-
-        """
-        from forestmix.files import save
-
-        save(self, path, weights)
-
     def __repr__(self) -> str:
         return f"DEF({', '.join(map(repr, self.layers))}, prior={self.prior!r})"
 
@@ -295,9 +230,7 @@ def observations(model: DEF, x: npt.ArrayLike) -> Observations:
     if array.shape[0] == 0:
         raise ArgumentError("x must hold at least one observation; got none.")
     given = in_precision("x", array, model.dtype)
-    missing = np.isnan(given)
-    if model.layers[0].left_out is not None:
-        missing = missing | model.layers[0].left_out
+    missing = np.isnan(given) | model.layers[0].left_out_of(array.shape)
     filled = finite("x", np.where(missing, given.dtype.type(0), given))
     # In the shape that it was given in, so that errors speak of the caller's own indices.
     model.layers[0].family.check_support("x", given)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,14 @@ from forestmix.errors import ArgumentError
 from forestmix.inference import ALGORITHMS, Algorithm, ForestMixture
 from forestmix.inference.base import choose_objective
 from forestmix.inference.batches import DEFAULT_MEMORY_BUDGET, merged, parts_of_batch
-from forestmix.inference.checkpoint import Checkpoint, NoCheckpoint
+from forestmix.inference.checkpoint import Checkpoint, NoCheckpoint, digest_of, probes_of
 from forestmix.inference.loop import Callback, Outcome, Run
 from forestmix.inference.progress import NoProgress, ProgressBar
 from forestmix.inference.status import Status, Trace
 from forestmix.model import DEF, Observations, observations
 from forestmix.posterior.full_result import joint_result
 from forestmix.posterior.layer import LayerPosterior
+from forestmix.posterior.many import MappedResult, is_dask_batch, mapped_result
 from forestmix.posterior.result import Result
 from forestmix.problem.base import Problem
 
@@ -44,13 +46,15 @@ def infer(
     memory_budget: float = DEFAULT_MEMORY_BUDGET,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_seconds: float = 60.0,
-) -> Result:
+    out: str | os.PathLike[str] | None = None,
+    scales: str = "shared",
+) -> Any:
     """Infer the mean-field posterior of the latents given observations.
 
     Args:
         model: the model.
         x: one observation (n,) or a batch (N, n), an array or a data frame; NaN, and what a masked array masks, marks
-            a missing entry.
+            a missing entry. A Dask array (N, n) is inferred in its chunks of observations (docs/scaling.md).
         algorithm: "fm", "cavi", "block", "hogwild", "damped", or an object such as ``CAVI(order="random")``.
         objective: "elbo", or "fm" for the paper's bound, which only the forest mixture algorithm climbs; "auto" is the
             ELBO. An algorithm object brings its own.
@@ -69,27 +73,47 @@ def infer(
         max_iter: iterations at most; 10,000 when left out. 0 evaluates the bounds at the start.
         progress: show a progress bar.
         callback: called with an ``Iteration`` before the first and after every iteration; the run stops if it
-            returns True.
+            returns True. With unknown scales it is called after each set of them that was tried.
         memory_budget: bytes of work arrays that a batch may take. A larger batch is run in parts, one after another,
             and under Gaussian rows so are observations that miss different entries, each with the result that it has
             alone; a batch with a ``callback``, which sees all observations, or a ``checkpoint``, is run whole.
         checkpoint: path of a file that the run leaves its state in, and goes on from if it is there: a run that was
             killed takes the same steps when it is called again (docs/scaling.md).
         checkpoint_seconds: seconds between two checkpoints.
+        out: for x in a Dask array: a folder that results go to in Zarr's format, chunk by chunk; called again with the
+            same folder, a run that was killed goes on.
+        scales: for a batch under a model with unknown scales: "shared" for one set of scales for all observations,
+            "each" for one set each (docs/scales.md).
 
     Returns:
-        A ``Result``; a run that diverges or hits its limit returns one too, and its ``message`` says what to try.
+        A ``Result``; a run that diverges or hits its limit returns one too, and its ``message`` says what to try. For
+        x in a Dask array a ``MappedResult``, whose entries are Dask arrays.
 
     """
+    if is_dask_batch(x) and isinstance(model, DEF) and all(layer.weights.chunks is None for layer in model.layers):
+        _only_for_one_process(model, x, init=init, callback=callback, checkpoint=checkpoint)
+        _check_options(tol, max_iter, progress, callback)
+        options: dict[str, Any] = {"algorithm": _algorithm(algorithm, objective, accelerate), "engine": engine}
+        options |= {"covariance": covariance, "tol": tol, "max_iter": max_iter, "memory_budget": memory_budget}
+        return _mapped(model, x, options, out, progress)
+    if out is not None:
+        raise ArgumentError("out must be None but for x in a Dask array (N, n), and W in one piece.")
+    one_of("scales", scales, ("shared", "each"))
     data = observations(model, x)
     chosen = _algorithm(algorithm, objective, accelerate)
     _check_options(tol, max_iter, progress, callback)
     if one_of("covariance", covariance, ("factorised", "full")) == "full" or model.unknown_scales:
-        if chosen.name != ForestMixture.name or init is not None or checkpoint is not None:
-            raise ArgumentError(
-                "algorithm, init and checkpoint must be left out with covariance='full' and with unknown scales."
-            )
-        return joint_result(model, data, max_iter, lambda known, last: infer(known, x, chosen, init=last))
+        if chosen.name != ForestMixture.name or init is not None:
+            raise ArgumentError("algorithm and init must be left out with covariance='full' and with unknown scales.")
+        keeper = NoCheckpoint()
+        if checkpoint is not None:
+            keeper = Checkpoint(checkpoint, checkpoint_seconds, model, data, ("full", max_iter, scales))
+
+        def factorised(known: DEF, last: Any, steps: int | None) -> Result:
+            found: Result = infer(known, x, chosen, init=last, max_iter=steps, callback=callback)
+            return found
+
+        return joint_result(model, data, max_iter, scales, factorised, keeper, callback)
     evaluator = choose_engine(engine, model, len(data.x), sweeps=chosen.sweeps)
     limit = DEFAULT_MAX_ITER if max_iter is None else int(max_iter)
     parts = parts_of_batch(model, data, memory_budget)
@@ -111,6 +135,32 @@ def infer(
     return _result(model, data, chosen, problem, merged(outcomes, parts))
 
 
+def _mapped(model: DEF, x: Any, options: dict[str, Any], out: Any, progress: bool) -> MappedResult:
+    """Return the inference of the chunks of a Dask array, or write it to ``out``."""
+    run = partial(infer, **options)
+    if out is None:
+        return mapped_result(model, x, run)
+    from forestmix.posterior.many_files import inferred_to_zarr
+
+    identity = digest_of(model, sorted(options.items(), key=lambda item: item[0])), probes_of(model)
+    with ProgressBar("infer", options["tol"]) if progress else NoProgress() as meter:
+        return inferred_to_zarr(model, x, run, out, identity, meter)
+
+
+def _only_for_one_process(model: DEF, x: Any, **given: Any) -> None:
+    """Raise if a Dask array does not fit a model, or comes with what goes with data in memory only."""
+    if x.shape[1] != model.n_observed:
+        raise ArgumentError(f"x must have shape (N, {model.n_observed}) for this model; got {x.shape}.")
+    if model.unknown_scales:
+        raise ArgumentError(
+            "model must have known scales for x in a Dask array: unknown ones are those of all observations together. "
+            "Give numbers by model.with_scales(values), found from some observations in memory, for instance."
+        )
+    for name, value in given.items():
+        if value is not None:
+            raise ArgumentError(f"{name} must be None for x in a Dask array.")
+
+
 def _result(model: DEF, data: Observations, algorithm: Algorithm, problem: Problem, outcome: Outcome) -> Result:
     """Return the outcome in the shape that x was given in."""
     single, trace = data.single, outcome.trace
@@ -129,6 +179,7 @@ def _result(model: DEF, data: Observations, algorithm: Algorithm, problem: Probl
         trace=Trace(trace.iteration, trace.step, trace.sweeps, values, norms, trace.seconds),
         model=model,
         data=data,
+        note=outcome.note,
     )
 
 

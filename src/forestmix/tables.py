@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import date, datetime, timedelta
 from numbers import Real
 from typing import Any
 
@@ -83,3 +84,31 @@ def _column(name: str, label: Any, column: Any) -> npt.NDArray[np.float64]:
 def _is_missing(entry: Any) -> bool:
     """Whether an entry of a column of objects stands for a missing one; ``NAType`` is that of ``pandas.NA``."""
     return entry is None or type(entry).__name__ == "NAType"
+
+
+def column_labels(frame: Any) -> tuple[Any, ...] | None:
+    """Return the labels of a data frame's columns; ``None`` for what is no frame, or has only numbered its columns."""
+    if not hasattr(frame, "columns") or not hasattr(frame, "to_numpy"):
+        return None
+    numbered = type(frame.columns).__name__ == "RangeIndex" and list(frame.columns) == list(range(len(frame.columns)))
+    return None if numbered else tuple(map(plain_label, frame.columns))
+
+
+def plain_label(label: Any) -> Any:
+    """Return a label as a text, a number, a time of Python's, or a tuple of them; one of another type as its text."""
+    if isinstance(label, tuple):
+        return tuple(map(plain_label, label))
+    if isinstance(label, np.generic):
+        label = label.item()
+    # pandas: its times have nanoseconds, which those of Python have not.
+    whole = not getattr(label, "nanosecond", 0) and not getattr(label, "nanoseconds", 0) and label == label
+    for convert in ("to_pydatetime", "to_pytimedelta"):
+        if whole and hasattr(label, convert):
+            return getattr(label, convert)()
+    plain = type(label) in (str, bool, int, float, type(None), date, datetime, timedelta)
+    return label if plain and whole else str(label)
+
+
+def label_text(label: Any) -> str:
+    """Return a label as people read it."""
+    return ", ".join(map(label_text, label)) if isinstance(label, tuple) else str(label)

@@ -161,3 +161,21 @@ def test_errors_are_one_line_that_names_the_file(folder, words, says):
     assert ended.output.startswith("Error: ")
     assert says in ended.output
     assert len(ended.output.splitlines()) == 1
+
+
+def test_names_of_columns_are_saved(tmp_path):
+    rng = np.random.default_rng(0)
+    table = pandas.DataFrame(rng.standard_normal((40, 4)), columns=["a", "b & c", "<d>", "é"])
+    table.to_csv(tmp_path / "W.csv", index=False)
+    np.save(tmp_path / "x.npy", rng.standard_normal(40))
+    assert forestmix("infer", tmp_path / "W.csv", tmp_path / "x.npy", "--out", tmp_path / "r.nc").exit_code == 0
+    assert fmx.load(tmp_path / "r.nc").posterior().summary().names == list(table.columns)
+    ended = forestmix("forest", tmp_path / "W.csv", "--out", tmp_path / "f.nc")
+    assert ended.exit_code == 0, ended.output
+    assert list(fmx.load(tmp_path / "f.nc").names()) == list(table.columns)
+
+
+def test_the_same_file_is_not_compared_with_itself(folder):
+    ended = forestmix("compare", folder / "with.nc", folder / "with.nc")
+    assert ended.exit_code == 2
+    assert "two files or more, each of them once" in ended.output

@@ -140,6 +140,19 @@ def test_an_interrupted_run_shows_its_course_and_saves_what_there_is(folder):
     assert saved.trace.objective[0] <= saved.objective <= expected.objective + 1e-6
 
 
+def test_an_interrupted_regression_saves_what_there_is(folder):
+    words = ["regress", "data.csv", "mark ~ before + (before | school)", "--out", "part_fit.nc"]
+    code, text = in_terminal(words, folder, interrupt_at=rb"iteration [1-9]\d*, objective -[\d.]+", COLUMNS="120")
+    assert code == 130, text
+    assert "it/s" in text
+    assert "What there is so far is in part_fit.nc" in text
+    saved = fmx.load(folder / "part_fit.nc")
+    assert saved.status is fmx.Status.STOPPED
+    assert "Stopped by the callback, or by Ctrl-C" in text
+    whole = fmx.regress("mark ~ before + (before | school)", load_table("schools")[:60], prior="flat")
+    assert abs(saved.posterior.mean[1] - whole.posterior.mean[1]) < 5 * whole.posterior.sd[1]
+
+
 def test_completion_is_there_for_a_shell():
     words = environment(_FORESTMIX_COMPLETE="complete_bash", COMP_WORDS="forestmix re", COMP_CWORD="1")
     ended = subprocess.run(MAIN, env=words, capture_output=True, text=True)

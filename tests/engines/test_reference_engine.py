@@ -8,11 +8,11 @@ import pytest
 import scipy
 
 import forestmix as fmx
-from forestmix.engines.primitives import terms_of
 from forestmix.engines.protocol import Capability, Spread, Statistics, Want, require
 from forestmix.engines.reference import ReferenceEngine
 from forestmix.engines.rows import curvature_slopes, row_values
 from forestmix.errors import ArgumentError
+from forestmix.families.row_terms import formulas_of
 from forestmix.model import Observations, observations
 from support.engine_cases import DATA, FAMILIES, STORAGE, GaussianFactors, case
 from support.softplus_oracle import exact
@@ -265,7 +265,7 @@ def test_primitives_are_the_family(family):
 
 def test_rows_that_no_engine_knows():
     with pytest.raises(ArgumentError, match=r"kind of rows must be one of 1 \(quadratic\).*; got 7"):
-        terms_of(7)
+        formulas_of(7)
 
     class Strange(fmx.Poisson):
         def primitive(self, x):

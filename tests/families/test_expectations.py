@@ -8,7 +8,7 @@ import pytest
 from scipy import special
 
 from forestmix.errors import ArgumentError
-from forestmix.families import Bernoulli, Binomial, Poisson, expectations
+from forestmix.families import Bernoulli, Binomial, Poisson
 from forestmix.families.expectations import ENORMOUS, NARROW, softplus
 from support.softplus_oracle import DIGITS, exact, panels
 
@@ -24,10 +24,6 @@ def softplus_expectations(m, s):
     """Return the three expectations at one point."""
     found = softplus(np, np.array([m]), np.array([s]))
     return tuple(one.item() for one in (found.value, found.slope, found.curvature))
-
-
-def softplus_gap(m, wide, narrow):
-    return expectations.softplus_gap(np, *(np.array([one]) for one in (m, wide, narrow))).item()
 
 
 def relative_errors(got, right):
@@ -138,24 +134,6 @@ def test_infinities_and_nan():
     assert softplus_expectations(np.inf, 1.0) == (np.inf, 1.0, 0.0)
     assert np.isnan(softplus_expectations(np.nan, 1.0)).all()
     assert np.isnan(softplus_expectations(1.0, np.nan)).all()
-
-
-@pytest.mark.parametrize("m", [-50.0, -3.0, 0.0, 2.0, 30.0])
-@pytest.mark.parametrize(
-    ("narrow", "wide"),
-    [(0.0, 0.5), (0.3, 0.55), (1.0, 1.01), (5.0, 5.02), (8.0, 8.05), (8.0, 9.0), (100.0, 100.4), (100.0, 102.0)],
-)
-def test_gap_keeps_its_digits(m, narrow, wide):
-    with mp.workdps(DIGITS):
-        low = exact(m, narrow)[0] if narrow else mp.log1p(mp.exp(m))
-        assert float(abs(softplus_gap(m, wide, narrow) / (exact(m, wide)[0] - low) - 1)) < 1e-10
-
-
-def test_gap_of_equal_or_hardly_different_spreads():
-    assert softplus_gap(1.0, 2.0, 2.0) == 0
-    assert softplus_gap(1.0, 2.0, 2.0 + 1e-9) == 0, "rounding may put the narrow one above the wide one"
-    slope = 2.0 * softplus_expectations(1.0, 2.0)[2]
-    assert softplus_gap(1.0, 2.0 + 2**-40, 2.0) == pytest.approx(2**-40 * slope, rel=1e-10)
 
 
 # Row terms: nothing may cancel.

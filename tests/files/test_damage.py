@@ -1,7 +1,6 @@
 """Files that are cut, changed, replaced while they are written, or of another program."""
 
 import ast
-import os
 import pickle
 import subprocess
 import sys
@@ -17,8 +16,8 @@ from files.objects import ROWS, SPARSE, UNKNOWN, data, flat
 from forestmix.errors import ForestmixError
 from forestmix.files import container, save, seal
 
-#: Mutations of each file; 1,000 of each, 2,000 in all, with FORESTMIX_FUZZ=1000.
-MUTATIONS = int(os.environ.get("FORESTMIX_FUZZ", "150"))
+#: Mutations of each of two files: in every run, and with ``-m slow``, which makes 2,000 in all.
+FEW, MANY = 100, 1000
 
 
 @pytest.fixture(scope="module")
@@ -131,20 +130,21 @@ def test_indices_of_sparse_weights_are_checked(tmp_path):
         fmx.load(tmp_path / "m.nc")
 
 
+@pytest.mark.parametrize("count", [FEW, pytest.param(MANY, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", ["result", "posterior"])
-def test_mutated_files_never_crash_hang_or_take_memory(kind, whole, tmp_path):
+def test_mutated_files_never_crash_hang_or_take_memory(kind, count, whole, tmp_path):
     path = tmp_path / "r.nc"
     path.write_bytes(whole)
     if kind == "posterior":
         model = UNKNOWN["counts"]()
         fmx.infer(model, data(model)).posterior().save(path)
     script = Path(__file__).with_name("fuzz.py")
-    command = [sys.executable, str(script), str(path), str(MUTATIONS), "1"]
+    command = [sys.executable, str(script), str(path), str(count), "1"]
     found = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert found.returncode == 0, found.stderr
     endings = ast.literal_eval(found.stdout)
     assert "loaded a changed file" not in endings
-    assert sum(endings.values()) == MUTATIONS
+    assert sum(endings.values()) == count
 
 
 SAVES = """

@@ -63,7 +63,8 @@ def test_trees_have_the_groups_that_arviz_knows(make):
     model = make()
     posterior = fmx.infer(model, data(model)).posterior()
     tree = posterior.to_arviz(200)
-    assert set(tree.children) == {"posterior", "posterior_predictive", "log_likelihood", "observed_data"}
+    groups = {"posterior", "posterior_predictive", "log_likelihood", "observed_data", "sample_stats"}
+    assert set(tree.children) == groups
     assert tree["posterior"]["y"].dims == ("chain", "draw", "latent")
     # The entry that is missing is in none of them.
     assert 2 not in tree["observed_data"]["row"].values
@@ -84,6 +85,28 @@ def test_log_likelihoods_are_those_of_scipy():
     np.testing.assert_allclose(tree["log_likelihood"]["x"].values[0], expected, rtol=1e-10)
 
 
+def test_log_densities_are_those_of_scipy():
+    model = flat(fmx.Poisson())
+    x = data(model)
+    posterior = fmx.infer(model, x).posterior()
+    tree = posterior.to_arviz(50)
+    y, stats = tree["posterior"]["y"].values[0], tree["sample_stats"]
+    log_q = scipy.stats.multivariate_normal(posterior.mean, posterior.covariance()).logpdf(y)
+    np.testing.assert_allclose(stats["log_q"].values[0], log_q, rtol=1e-9)
+    rows = tree["log_likelihood"]["x"].values[0].sum(axis=1)
+    log_p = rows + scipy.stats.norm(0, 0.5).logpdf(y).sum(axis=1) - posterior.elbo
+    np.testing.assert_allclose(stats["log_p"].values[0], log_p, rtol=1e-9)
+
+
+def test_the_ratio_of_log_densities_is_one_number_where_the_posterior_is_exact():
+    """Gaussian rows, one known scale or a mixture over unknown ones: q is the posterior of the nodes."""
+    for make in (ROWS["gaussian"], UNKNOWN["noise"], UNKNOWN["noise and one sd of several"]):
+        model = make()
+        stats = fmx.infer(model, data(model)).to_arviz(200)["sample_stats"]
+        ratio = stats["log_p"].values - stats["log_q"].values
+        np.testing.assert_allclose(ratio, 0.0, atol=1e-8)
+
+
 def test_draws_keep_scales_and_latents_together():
     """Under a common unknown scale, latents spread more where the drawn scale is larger, and so do new data."""
     tau = fmx.scales.HalfNormal(1.0)
@@ -99,9 +122,10 @@ def test_draws_keep_scales_and_latents_together():
     np.testing.assert_allclose(tree["log_likelihood"]["x"].values[0][:, 7:], expected, rtol=1e-10)
 
 
+@pytest.mark.filterwarnings("ignore:Estimated shape parameter")  # ArviZ on rows that say much of their own group
 def test_regressions_as_trees():
     fit = fmx.regress("y ~ x + (x | g)", TABLE, prior={"noise": 1.0, "1 | g": 0.5, "x | g": 0.5})
-    tree = fit.to_arviz(100, rng=3)
+    tree = fit.to_arviz(1000, rng=3)
     assert list(tree["posterior"].data_vars) == ["Intercept", "x", "1 | g", "x | g"]
     assert tree["posterior"]["x | g"].dims == ("chain", "draw", "g__level")
     assert tree["observed_data"]["row"].values.tolist() == list(TABLE.index)

@@ -83,6 +83,8 @@ def test_fits(name, tmp_path):
     assert str(fit.check()) == str(loaded.check())
     pandas.testing.assert_frame_equal(fit.cases.frame, loaded.cases.frame)
     assert loaded.cases.labels == fit.cases.labels
+    assert loaded.status is fit.status
+    assert same(loaded.trace.objective, fit.trace.objective)
     if fit.design.grouped:
         for block in fit.design.grouped[0].blocks:
             same_tables(fit.groups(block.name), loaded.groups(block.name))

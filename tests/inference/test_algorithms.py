@@ -117,11 +117,11 @@ def test_signature_is_the_contract():
     parameters = inspect.signature(fmx.infer).parameters
     assert list(parameters) == [
         "model", "x", "algorithm", "objective", "accelerate", "covariance", "engine", "init", "tol", "max_iter",
-        "progress", "callback", "memory_budget", "checkpoint", "checkpoint_seconds",
+        "progress", "callback", "memory_budget", "checkpoint", "checkpoint_seconds", "out", "scales",
     ]  # fmt: skip
     defaults = {name: p.default for name, p in parameters.items() if p.default is not p.empty}
     assert defaults == {
         "algorithm": "fm", "objective": "auto", "accelerate": True, "covariance": "factorised", "engine": "auto",
         "init": None, "tol": 1e-6, "max_iter": None, "progress": False, "callback": None, "memory_budget": 2**30,
-        "checkpoint": None, "checkpoint_seconds": 60.0,
+        "checkpoint": None, "checkpoint_seconds": 60.0, "out": None, "scales": "shared",
     }  # fmt: skip

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from forestmix.inference.newton import PAIRS, NewtonSteps
+from forestmix.inference.metric import PAIRS, MetricNewton
 
 OBSERVATIONS, SIZE = 2, 30
 
@@ -24,7 +24,7 @@ def test_metric_is_that_of_the_last_pairs(dtype, count):
     rng = np.random.default_rng(count)
     root = rng.standard_normal((SIZE, SIZE))
     A = root @ root.T / SIZE + np.eye(SIZE)
-    memory, given = NewtonSteps(OBSERVATIONS), []
+    memory, given = MetricNewton(OBSERVATIONS), []
     for k in range(count):
         s = rng.standard_normal((OBSERVATIONS, SIZE))
         if k == 1:
@@ -44,7 +44,7 @@ def test_metric_is_that_of_the_last_pairs(dtype, count):
 
 def test_chosen_observations_keep_their_pairs():
     rng = np.random.default_rng(0)
-    memory = NewtonSteps(3)
+    memory = MetricNewton(3)
     for _ in range(4):
         s = rng.standard_normal((3, SIZE))
         memory._keep(s, 2 * s + 0.1 * rng.standard_normal((3, SIZE)))

@@ -63,6 +63,24 @@ def test_densities_of_scales_have_mass_one(fit):
         plots.plot_scales({})
 
 
+def test_scales_of_different_size_have_a_logarithmic_axis(fit):
+    """The narrow one would be a spike beside the wide one; densities are those of logarithms, of mass one too."""
+    from scipy import stats
+
+    from forestmix.posterior.scale_posterior import ScalePosterior
+
+    theta = np.linspace(-8, 8, 2001)
+    scales = {
+        f"sd {centre}": ScalePosterior(fmx.scales.HalfNormal(1.0), theta, stats.norm(centre, 0.3).logpdf(theta))
+        for centre in (-3, 2)
+    }
+    axes = plots.plot_scales(scales)
+    assert axes.get_xscale() == "log"
+    for line, centre in enumerate((-3, 2)):
+        x, density = points(axes, line)
+        np.testing.assert_allclose(density, stats.norm(centre, 0.3).pdf(np.log(x)), atol=1e-3)
+
+
 def test_the_predictive_picture_has_the_response_and_the_draws(fit):
     axes = fit.plot_predictive(size=20)
     assert len(axes.lines) == 21

@@ -156,3 +156,22 @@ def test_missing_entries_and_batches():
     assert found.predictive["mean"].observed == pytest.approx(np.nanmean(x[1]))
     alone = fmx.infer(model, x[1]).posterior().check()
     assert found.log_evidence == pytest.approx(alone.log_evidence, abs=1e-6)
+
+
+def test_unknown_scales_of_groups():
+    """The evidence by importance sampling, over scales, is that of the integral; with Gaussian rows it is exact."""
+    rng = np.random.default_rng(4)
+    Z = np.c_[np.ones(120), np.eye(10)[rng.integers(0, 10, 120)]]
+    tau = fmx.scales.HalfNormal(1.0)
+    prior = fmx.Prior(fmx.Gaussian(sd=[1.0, *[tau] * 10]))
+    model = fmx.DEF(fmx.Layer(fmx.Poisson(), Z), prior=prior)
+    post = fmx.infer(model, model.with_scales({tau: 0.7}).sample(1).x).posterior()
+    found = post.check()
+    assert found.passed
+    assert found.pareto_k["posterior over scales"] < 0.7
+    assert found.log_evidence == pytest.approx(post.log_evidence, abs=0.02 + 4 * found.log_evidence_error)
+    assert "To be trusted" in found.verdict
+    gaussian = fmx.DEF(fmx.Layer(fmx.Gaussian(0.5), Z), prior=prior)
+    found = fmx.infer(gaussian, gaussian.with_scales({tau: 0.7}).sample(1).x).posterior().check()
+    assert found.passed
+    assert found.verdict.startswith("Exact at given scales")

@@ -5,8 +5,11 @@ import pytest
 import scipy.sparse
 
 from forestmix.errors import ArgumentError, ForestmixError
-from forestmix.posterior import factor as module
-from forestmix.posterior.factor import BlockFactor, Columns, disjoint_columns
+from forestmix.posterior import columns as module
+from forestmix.posterior import factor as factor_file
+from forestmix.posterior.columns import Columns, disjoint_columns
+from forestmix.posterior.factor import BlockFactor
+from forestmix.posterior.remainder import Remainder
 from forestmix.weights import as_weights
 
 
@@ -30,10 +33,13 @@ CASES = {
 }
 
 
-@pytest.fixture(params=CASES)
-def case(request):
+@pytest.fixture(params=[(name, small) for name in CASES for small in (False, True)], ids=str)
+def case(request, monkeypatch):
+    """Also with arrays that stay sparse, as those of large matrices do."""
     rng = np.random.default_rng(1)
-    W = CASES[request.param](rng)
+    name, small = request.param
+    monkeypatch.setattr(module, "SMALL", np.inf if small else 0)
+    W = CASES[name](rng)
     n, m = W.shape
     kappa, precision = rng.uniform(0, 2, n) * (rng.random(n) > 0.1), rng.uniform(0.1, 3, m)
     dense = W.toarray() if scipy.sparse.issparse(W) else W
@@ -52,6 +58,31 @@ def test_all_of_a_covariance(case):
     np.testing.assert_allclose(factor.covariance(C), C @ sigma @ C.T, atol=1e-10)
     np.testing.assert_allclose(factor.row_variances(), np.einsum("ij,jk,ik->i", W, sigma, W), rtol=1e-9, atol=1e-12)
     assert factor.log_determinant() == pytest.approx(np.linalg.slogdet(sigma)[1], abs=1e-9)
+
+
+def test_wider_covariances(case):
+    """Variances of the independent coordinates are put in: of the block's own, and a matrix of the others'."""
+    factor, sigma, W, rng = case
+    block, rest = len(factor.columns.block), len(factor.columns.rest)
+    root = rng.standard_normal((rest, rest)) / 9
+    remainder = Remainder(0.5, 1 + rng.random(block), np.eye(rest) + root @ root.T)
+    wider = factor.widened(remainder)
+    coordinates = factor.row_coordinates(rest=True)
+    # The rows in coordinates give their covariance, before and after.
+    each = np.zeros((len(W), block))
+    own = np.flatnonzero(coordinates.column >= 0)
+    each[own, coordinates.column[own]] = coordinates.block[own]
+    np.testing.assert_allclose(each @ each.T + coordinates.rest.T @ coordinates.rest, W @ sigma @ W.T, atol=1e-9)
+    expected = (each * remainder.block) @ each.T + coordinates.rest.T @ remainder.rest @ coordinates.rest
+    np.testing.assert_allclose(wider.covariance(W), expected, atol=1e-9)
+    np.testing.assert_allclose(wider.row_variances(), np.diag(expected), atol=1e-9)
+    np.testing.assert_allclose(wider.released().covariance(W), expected, atol=1e-9)
+    np.testing.assert_allclose(wider.unwidened().covariance(), sigma, atol=1e-11)
+    y = rng.standard_normal((3, len(sigma)))
+    whole = np.linalg.inv(wider.covariance())
+    np.testing.assert_allclose(wider.squared_distance(y), np.einsum("sj,jk,sk->s", y, whole, y), rtol=1e-7)
+    assert wider.left_out() == 0.5
+    assert factor.left_out() == 0.0
 
 
 def test_without_its_factor_it_is_the_same(case):
@@ -103,7 +134,7 @@ def test_blocks_of_rows_change_nothing(monkeypatch):
     columns = Columns(as_weights(W))
     factor = BlockFactor(columns, np.ones(W.shape[0]), np.ones(W.shape[1]))
     whole = factor.row_variances(), factor.variance()
-    monkeypatch.setattr(module, "MEMORY_BUDGET", 1000)
+    monkeypatch.setattr(factor_file, "MEMORY_BUDGET", 1000)
     np.testing.assert_allclose(factor.row_variances(), whole[0], rtol=1e-13)
     np.testing.assert_allclose(factor.variance(), whole[1], rtol=1e-13)
 

@@ -24,39 +24,58 @@ def small_model(columns):
     return fmx.DEF(fmx.Layer(fmx.Gaussian(sd=1.0), rng.standard_normal((columns, 3))))
 
 
-#: The check asks for seven digits; a run ends when the ELBO has ten, which leaves probabilities five.
-TO_FEWER_DIGITS = {
-    ("BayesianClassifier", "check_sample_weight_equivalence_on_dense_data"),
-    ("BayesianClassifier", "check_sample_weight_equivalence_on_sparse_data"),
-}
+#: What applies is run; this needs an environment variable to be set before SciPy is imported.
+NOT_APPLICABLE = {"check_array_api_input"}
 
 
 @pytest.mark.parametrize(
     "estimator",
     [
         fmx.BayesianRegressor(prior_sd=1.0, noise=1.0),
-        pytest.param(fmx.BayesianRegressor(), marks=pytest.mark.slow),
+        fmx.BayesianRegressor(),
         fmx.BayesianClassifier(prior_sd=1.0),
         fmx.LatentEncoder(small_model),
+        fmx.LatentEncoder(small_model, return_sd=True),
     ],
-    ids=["regressor", "regressor, scales learned", "classifier", "encoder"],
+    ids=[
+        "regressor",
+        "regressor, scales learned",
+        "classifier",
+        "encoder",
+        "sds",
+    ],
 )
 @pytest.mark.filterwarnings("ignore")
 def test_contract_of_scikit_learn(estimator):
-    failed = [
-        f"{one['check_name']}: {one['exception']}"
-        for one in check_estimator(estimator, on_fail=None, on_skip=None)
-        if one["status"] == "failed" and (type(estimator).__name__, one["check_name"]) not in TO_FEWER_DIGITS
-    ]
-    assert not failed
+    """All checks that apply.
+
+    Not for counts, since the checks give responses that are no whole numbers. A classifier that learns its scale takes
+    minutes, and gives weighted rows the probabilities of repeated ones to 3e-7, where the check asks for 1e-7.
+    """
+    found = check_estimator(estimator, on_fail=None, on_skip=None)
+    assert not [f"{one['check_name']}: {one['exception']}" for one in found if one["status"] == "failed"]
+    assert not any(one["expected_to_fail"] for one in found)
+    assert {one["check_name"] for one in found if one["status"] == "skipped"} <= NOT_APPLICABLE
 
 
-def test_sample_weights_of_a_classifier_are_repeated_rows():
+@pytest.mark.parametrize("scale", [None, 1.0])
+def test_sample_weights_of_a_classifier_are_repeated_rows(scale):
     rng = np.random.default_rng(0)
-    X, y, weights = rng.standard_normal((15, 4)), rng.integers(0, 3, 15), rng.integers(0, 5, 15)
-    weighted = fmx.BayesianClassifier(prior_sd=1.0).fit(X, y, sample_weight=weights)
-    repeated = fmx.BayesianClassifier(prior_sd=1.0).fit(np.repeat(X, weights, axis=0), np.repeat(y, weights))
-    np.testing.assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), atol=1e-5)
+    X, y, weights = rng.standard_normal((30, 2)), rng.integers(0, 2, 30), rng.integers(0, 5, 30)
+    weighted = fmx.BayesianClassifier(prior_sd=scale).fit(X, y, sample_weight=weights)
+    repeated = fmx.BayesianClassifier(prior_sd=scale).fit(np.repeat(X, weights, axis=0), np.repeat(y, weights))
+    np.testing.assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), rtol=1e-7)
+    np.testing.assert_allclose(weighted.coef_sd_, repeated.coef_sd_, rtol=1e-7)
+
+
+def test_predictive_sd_of_a_row_is_that_of_the_mixture():
+    X, y = diabetes()
+    ours = fmx.BayesianRegressor().fit(X, y)
+    draws = ours.posterior_.sample(20_000, rng=0)
+    eta = draws[:, :1] + draws[:, 1:] @ X[:5].T
+    mean, sd = ours.predict(X[:5], return_std=True)
+    assert mean == pytest.approx(eta.mean(axis=0), abs=0.3)
+    assert sd == pytest.approx(np.sqrt(eta.var(axis=0) + ours.noise_sd_**2), rel=0.01)
 
 
 def diabetes():

@@ -306,3 +306,24 @@ def test_saved_categories_keep_their_kind_and_order(tmp_path):
     again = fmx.load(tmp_path / "fit.nc")
     assert again.names == fit.names == ["Intercept", "kind[T.1]", "kind[T.2]", "flag"]
     assert np.allclose(again.predict(data.head()).mean, fit.predict(data.head()).mean)
+
+
+def test_weights_of_cases_are_part_of_the_data_that_fits_are_compared_on():
+    table = {"y": np.arange(12.0) % 5, "x": np.arange(12.0)}
+    plain, weighted = fmx.regress("y ~ x", table), fmx.regress("y ~ x", table, weights=1.0 + np.arange(12) % 2)
+    with pytest.raises(ArgumentError):
+        fmx.compare({"plain": plain, "weighted": weighted})
+    fmx.compare({"plain": plain, "ones": fmx.regress("y ~ 1", table, weights=np.ones(12))})
+
+
+def test_names_are_those_of_the_posterior_too():
+    table = {"y": np.arange(12.0) % 5, "x": np.arange(12.0), "g": ["a", "b", "c"] * 4}
+    fit = fmx.regress("y ~ x + (1 | g)", table, prior={"noise": 1.0, "1 | g": 1.0})
+    assert fit.posterior.summary().names == fit.names == ["Intercept", "x", "1 | g[a]", "1 | g[b]", "1 | g[c]"]
+
+
+def test_effects_on_other_scales_can_be_read_in_a_summary():
+    table = {"y": np.arange(12.0) % 5, "x": 1e4 * np.arange(12.0)}
+    fit = fmx.regress("y ~ x", table, prior={"noise": 1.0})
+    line = next(line.split() for line in str(fit.summary()).splitlines() if line.startswith("x "))
+    assert float(line[2]) == pytest.approx(fit.posterior.sd[1], rel=0.05)

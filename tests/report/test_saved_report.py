@@ -126,9 +126,9 @@ def test_sections_are_those_that_apply(made):
     bounds = ["Gap of the forest mixture bound", "Parents and forest-likeness"]
     assert titles("bernoulli") == ["Summary", "Convergence", *ends, *bounds, "Settings and versions"]
     assert titles("fit") == [
-        "Summary", "Group effects", "Unknown scales", *ends, "Parents and forest-likeness", "Settings and versions"
+        "Summary", "Group effects", "Unknown scales", "Convergence", *ends, *bounds, "Settings and versions"
     ]  # fmt: skip
-    assert titles("full") == ["Summary", "Convergence", *ends, bounds[1], "Settings and versions"]
+    assert titles("full") == titles("bernoulli")
     assert "Unknown scales" in titles("unknown")
     assert titles("forest") == ["Forest", "Parents", "Settings and versions"]
 
@@ -145,6 +145,15 @@ def test_the_numbers_are_those_of_the_result(made):
     shown = re.findall(r'<th scope="row">(y\[\d\])</th><td class="number">(.*?)</td>', render_saved(saved))
     assert [name for name, _ in shown] == [f"y[{j}]" for j in range(8)]
     np.testing.assert_allclose([float(mean) for _, mean in shown], posterior.mean, atol=5e-3)
+
+
+def test_the_convergence_of_a_fit_is_that_of_its_run(made):
+    fit, page = made["fit"] if "fit" in made else (SAVED["fit"](), None)
+    text = Strict(page or render_saved(fit)).text
+    section = text[text.index("Convergence", text.index("Unknown scales", 200)) :]
+    assert fmx.Status.CONVERGED.value in section
+    alts = Strict(page or render_saved(fit)).alts
+    assert any(f"ends at {fit.trace.objective[-1]:,.6g}" in alt for alt in alts)
 
 
 def test_labels_with_markup_stay_text():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import scipy
@@ -44,15 +46,19 @@ def _gaussian_evidence(model: DEF, data: Observations) -> Array:
                 "model must have Gaussian rows and latents, or Bernoulli latents, for an exact evidence; "
                 f"got {family!r}."
             )
-    layer = model.layers[0]
+    rows: Any = model.layers[0].family
     mean, columns = _carried_down(model)
-    scale = np.broadcast_to(layer.family.sd, model.n_observed).astype(np.float64)  # type: ignore[attr-defined]
-    whitened, loadings = (data.x.astype(np.float64) - mean) / scale, columns / scale[:, None]
-    constant = np.broadcast_to(layer.family.log_constant(), model.n_observed)  # type: ignore[attr-defined]
-    if data.observed is None:
-        return _gaussian_log_density(whitened, loadings, scale) + np.sum(constant)
-    rows = zip(whitened, data.observed, strict=True)
-    parts = [_gaussian_log_density(r[None, o], loadings[o], scale[o])[0] + np.sum(constant[o]) for r, o in rows]
+    residual = data.x.astype(np.float64) - mean
+    scale = np.broadcast_to(rows.sd, (*np.shape(rows.sd)[:-1], model.n_observed)).astype(np.float64)
+    constant = np.broadcast_to(rows.log_constant(), scale.shape)
+    if data.observed is None and scale.ndim == 1:
+        density = _gaussian_log_density(residual / scale, columns / scale[:, None], scale)
+        return density + np.sum(constant)
+    there = np.ones(residual.shape, bool) if data.observed is None else data.observed
+    each = zip(residual, *(np.broadcast_to(part, residual.shape) for part in (scale, constant, there)), strict=True)
+    parts = [
+        _gaussian_log_density((r / s)[None, o], columns[o] / s[o, None], s[o])[0] + np.sum(c[o]) for r, s, c, o in each
+    ]
     return np.array(parts)
 
 
@@ -87,7 +93,8 @@ def _binary_evidence(model: DEF, data: Observations) -> Array:
     eta = layer.weights.forward(states[0].astype(np.float64)) + layer.bias
     values = []
     for k, x in enumerate(data.x):
-        rows = layer.family.expectations(x[None], eta, np.zeros(())).log_likelihood
+        own = layer.family.take_observations(np.array([k]))
+        rows = own.expectations(x[None], eta, np.zeros(())).log_likelihood
         observed = True if data.observed is None else data.observed[k]
         values.append(scipy.special.logsumexp(weight + np.sum(np.where(observed, rows, 0.0), axis=1)))
     return np.array(values)

@@ -12,12 +12,9 @@ from forestmix.bounds.auxiliary import Auxiliary, explicit_rows, require_one_gau
 from forestmix.engines.choice import choose_engine
 from forestmix.engines.reference import mean_field_spread
 from forestmix.errors import ArgumentError
-from forestmix.latents import GaussianFactors
 from forestmix.model import DEF, Observations, observations
-from forestmix.problem.flat import Stacked
-from forestmix.problem.gaussian import GaussianProblem
-from forestmix.problem.given import as_factors, as_layers
-from forestmix.problem.interfaces import LayeredFactors, Stack, has_gaussian_latents
+from forestmix.problem.given import as_factors
+from forestmix.problem.make import make_problem
 from forestmix.weights import as_weights
 
 
@@ -52,11 +49,13 @@ def fm_bound(model: DEF, x: npt.ArrayLike, q: Any, auxiliary: Auxiliary | None =
     if auxiliary is None:
         return _bound(model, x, q, "fm")
     require_one_gaussian_layer(model, "auxiliary")
-    data, factors = _checked(model, x, q)
+    data = observations(model, x)
+    factors = as_factors("q", q, model, data.x.shape[0])
     if data.x.shape[0] != 1:
         raise ArgumentError(f"auxiliary goes with one observation; got x with {data.x.shape[0]}.")
     rows = explicit_rows(model, data, factors, auxiliary)
-    return float(total(rows) - factors.divergence(model.prior)[0])
+    prior = model.prior
+    return float(total(rows) - total(factors.relative_entropy(prior.family, prior.bias))[0])
 
 
 def gap(model: DEF, x: npt.ArrayLike, q: Any) -> Array:
@@ -66,15 +65,15 @@ def gap(model: DEF, x: npt.ArrayLike, q: Any) -> Array:
     latent layers that have parents follow those of x, the lowest layer first.
     """
     data = observations(model, x)
-    if not has_gaussian_latents(model):
-        difference = _excesses(model, data, q, "fm") - _excesses(model, data, q, "elbo")
-        return np.array(difference[0] if data.single else difference)
-    problem, factors = _gaussian(model, data, q, "fm")
-    wide, narrow = problem.row_spread(factors.sd), mean_field_spread(problem.weights, factors.sd)
-    eta = problem.weights.forward(factors.mean) + problem.layer.bias
-    difference = np.broadcast_to(problem.family.log_partition_gap(eta, wide, narrow), eta.shape)
-    if problem.data.observed is not None:
-        difference = np.where(problem.data.observed, difference, np.zeros((), eta.dtype))
+    problem, factors = _problem(model, data, q, "fm")
+    if problem.gaussian:
+        wide, narrow = problem.row_spread(factors.sd), mean_field_spread(problem.weights, factors.sd)
+        eta = problem.weights.forward(factors.mean) + problem.layer.bias
+        difference = np.broadcast_to(problem.family.log_partition_gap(eta, wide, narrow), eta.shape)
+        if problem.data.observed is not None:
+            difference = np.where(problem.data.observed, difference, np.zeros((), eta.dtype))
+    else:
+        difference = _excesses(problem, factors) - _excesses(*_problem(model, data, q, "elbo"))
     return np.array(difference[0] if data.single else difference)
 
 
@@ -105,40 +104,20 @@ def forest_likeness(W: Any) -> float:
 
 def _bound(model: DEF, x: npt.ArrayLike, q: Any, objective: str) -> float | Array:
     data = observations(model, x)
-    if not has_gaussian_latents(model):
-        stack, layers = _stacked(model, data, q, objective)
-        return _shaped(stack.bound(layers)[0], data)
-    problem, factors = _gaussian(model, data, q, objective)
+    problem, factors = _problem(model, data, q, objective)
     with np.errstate(all="ignore"):
-        return _shaped(problem.evaluate(factors).objective, data)
-
-
-def _stacked(model: DEF, data: Observations, q: Any, objective: str) -> tuple[Stack, LayeredFactors]:
-    """Return the interfaces of a model whose latents are not all Gaussian, and q with the best auxiliary parameters."""
-    stack = Stack(model, data, objective)
-    layers = tuple(part.expanded(len(data.x)) for part in as_layers("q", q, model, len(data.x)))
-    return stack, stack.with_auxiliary(layers, solve=True)
-
-
-def _excesses(model: DEF, data: Observations, q: Any, objective: str) -> Array:
-    """Return the excesses of all rows, those of x first and then those of each latent layer that has parents."""
-    stack, layers = _stacked(model, data, q, objective)
-    parts = zip(stack.interfaces, layers.layers, layers.auxiliary, strict=True)
-    return np.concatenate([interface.excess(own, auxiliary) for interface, own, auxiliary in parts], axis=1)
-
-
-def _gaussian(model: DEF, data: Observations, q: Any, objective: str) -> tuple[GaussianProblem, GaussianFactors]:
-    """Return the problem of a model with Gaussian latents, and q in its form."""
-    model = model.on_host()
-    layers: Any = as_layers("q", q, model, data.x.shape[0])
-    stacked, engine = Stacked(model), choose_engine("auto", model, len(data.x))
-    return GaussianProblem(stacked, data, engine, objective), stacked.stacked(layers)
-
-
-def _checked(model: DEF, x: npt.ArrayLike, q: Any) -> tuple[Observations, GaussianFactors]:
-    data = observations(model, x)
-    return data, as_factors("q", q, model, data.x.shape[0])
-
-
-def _shaped(values: Array, data: Observations) -> float | Array:
+        values = problem.evaluate(factors).objective
     return float(values[0]) if data.single else values
+
+
+def _problem(model: DEF, data: Observations, q: Any, objective: str) -> tuple[Any, Any]:
+    """Return the problem whose objective is a bound, in arrays of NumPy, and q in its form."""
+    model = model.on_host()
+    problem = make_problem(model, data, choose_engine("auto", model, len(data.x)), objective)
+    return problem, problem.start(q, "q")
+
+
+def _excesses(problem: Any, q: Any) -> Array:
+    """Return the excesses of all rows, those of x first and then those of each latent layer that has parents."""
+    parts = zip(problem.interfaces, q.layers, q.auxiliary, strict=True)
+    return np.concatenate([interface.excess(own, auxiliary) for interface, own, auxiliary in parts], axis=1)

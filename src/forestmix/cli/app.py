@@ -61,7 +61,7 @@ def forestmix(
 
     Exit codes: 0 all is well; 1 a run did not converge, or a claim of the
     paper or a check of data failed; 2 wrong usage, or an error, such as a full
-    disk; 130 interrupted, with what there is so far in the file of infer;
+    disk; 130 interrupted, with what there is so far in the file of --out;
     141 nobody reads the output any more.
     """
 

@@ -24,6 +24,8 @@ def forest(
     Example: [bold]forestmix forest data.csv --trees 8 --out forest.nc[/bold]
     and then [bold]forestmix report forest.nc[/bold].
     """
+    import numpy as np
+
     import forestmix as fmx
     from forestmix.cli.arrays import about, dense, read_array
     from forestmix.cli.frames import check_out
@@ -37,6 +39,8 @@ def forest(
     names = loaded.names or [f"x{i}" for i in range(X.shape[-1])]
     with working(f"Learning {trees} trees"), about(loaded.path):
         model = fmx.ForestMixtureModel(trees, family=family.value, random_state=seed).fit(X)
+    if loaded.names is not None:
+        model.feature_names_in_ = np.array(names, object)
     if out is not None:
         model.save(out)
     rows = forest_table(model, names)

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from forestmix.cli.group import INTERRUPTED
 from forestmix.cli.options import Covariance, Json, Level, RowFamily, SaveTo
 
 if TYPE_CHECKING:
-    from forestmix import DEF, Result
+    from forestmix import Result
     from forestmix.cli.arrays import Loaded
 
 
@@ -46,7 +45,7 @@ def infer(
     import forestmix as fmx
     from forestmix.cli.arrays import about, read_array
     from forestmix.cli.frames import check_out
-    from forestmix.cli.watch import watched
+    from forestmix.cli.watch import ended, watched
 
     check_out(out)
     W, x = read_array(weights), read_array(observations)
@@ -56,17 +55,16 @@ def infer(
     with about("--prior-sd"):
         prior = fmx.Prior(fmx.Gaussian(prior_sd))
     with about(W.path):
-        model = fmx.DEF(fmx.Layer(rows, W.values, b), prior=prior)
+        layer = fmx.Layer(rows, W.values, b)
+        layer.labels = None if W.names is None else tuple(W.names)
+        model = fmx.DEF(layer, prior=prior)
     with watched(tol) as watch, about(x.path):
-        result = run(model, values, covariance.value, tol, max_iter, watch)
+        options: dict[str, Any] = {"covariance": covariance.value, "tol": tol, "max_iter": max_iter}
+        result = fmx.infer(model, values, callback=watch, **options)
     if out is not None:
         result.save(out)
-    show(result, W.names, level, None if out is None else str(out), json)
-    if watch.interrupted:
-        typer.echo("Interrupted." + ("" if out is None else f" What there is so far is in {out}."), err=True)
-        raise typer.Exit(INTERRUPTED)
-    if not np.all(result.converged):
-        raise typer.Exit(1)
+    show(result, level, None if out is None else str(out), json)
+    ended(watch, out, bool(np.all(result.converged)))
 
 
 def row_family(name: str, noise_sd: float, trials: int) -> Any:
@@ -100,18 +98,7 @@ def fitting(x: Loaded, W: Loaded) -> Any:
     return values
 
 
-def run(model: DEF, x: Any, covariance: str, tol: float, max_iter: int, watch: Any) -> Result:
-    """Run; with a full covariance there are no iterations to watch."""
-    import forestmix as fmx
-    from forestmix.cli.watch import working
-
-    if covariance == "full":
-        with working("full covariance"):
-            return fmx.infer(model, x, covariance="full", max_iter=max_iter)
-    return fmx.infer(model, x, tol=tol, max_iter=max_iter, callback=watch)
-
-
-def show(result: Result, names: list[str] | None, level: float, out: str | None, json: bool) -> None:
+def show(result: Result, level: float, out: str | None, json: bool) -> None:
     """Show how the run ended and the posterior to report; of a batch, how many converged."""
     import numpy as np
 
@@ -120,7 +107,7 @@ def show(result: Result, names: list[str] | None, level: float, out: str | None,
 
     single = result.data.single
     with working("posterior"):
-        table = result.posterior().summary(level, names) if single else None
+        table = result.posterior().summary(level) if single else None
     if json:
         facts = {
             "command": "infer", "algorithm": result.algorithm, "objective_name": result.objective_name,

@@ -36,6 +36,9 @@ def regress(
 ) -> None:
     """Fit a Bayesian regression of a table by a formula.
 
+    Ctrl-C stops the fit, saves what there is, and ends with the code 130; one
+    that does not converge ends with 1.
+
     Example:
     [bold]forestmix regress data.csv "y ~ a + (1 | g)" --family poisson --out fit.nc[/bold]
     and then [bold]forestmix report fit.nc[/bold].
@@ -44,26 +47,26 @@ def regress(
     from forestmix.cli.arrays import about
     from forestmix.cli.frames import check_out, read_table
     from forestmix.cli.show import records, show_json, show_line, show_table
-    from forestmix.cli.watch import working
+    from forestmix.cli.watch import ended, watched
 
     check_out(out)
     priors = read_priors(prior or [])
     data = read_table(table)
     columns = {"trials": column_or_number(trials), "offset": column_or_number(offset), "weights": weights}
-    with working(f"Fitting {formula}"), about(str(table)):
-        fit = fmx.regress(formula, data, family.value, prior=priors, **columns)
-        summary = fit.summary(level)
+    with watched() as watch, about(str(table)):
+        fit = fmx.regress(formula, data, family.value, prior=priors, callback=watch, **columns)
+    summary = fit.summary(level)
     if out is not None:
         fit.save(out)
     if json:
         facts = {"command": "regress", "formula": fit.formula, "family": fit.family, "rows": fit.model.n_observed}
-        show_json(
-            facts | {"notes": summary.notes, "summary": records(summary), "out": None if out is None else str(out)}
-        )
-        return
-    show_table(summary)
-    if out is not None:
-        show_line(f"Saved: {out}")
+        facts |= {"converged": fit.status is fmx.Status.CONVERGED, "notes": summary.notes}
+        show_json(facts | {"summary": records(summary), "out": None if out is None else str(out)})
+    else:
+        show_table(summary)
+        if out is not None:
+            show_line(f"Saved: {out}")
+    ended(watch, out, fit.status is fmx.Status.CONVERGED)
 
 
 def read_priors(given: list[str]) -> Any:
@@ -140,16 +143,17 @@ def compare(
     """
     import forestmix as fmx
     from forestmix.cli.show import records, show_json, show_line, show_table
+    from forestmix.posterior.result import reported
 
-    if len(files) < 2:
-        raise fmx.ArgumentError("compare needs two files or more.")
+    if len({path.resolve() for path in files}) < max(len(files), 2):
+        raise fmx.ArgumentError("compare needs two files or more, each of them once.")
     stems = [path.stem for path in files]
     names = stems if len(set(stems)) == len(stems) else [str(path) for path in files]
     kinds = (fmx.Fit, fmx.Result, fmx.Posterior)
     models = {}
     for name, path in zip(names, files, strict=True):
         loaded = loaded_as(path, kinds, "a fit, a result or a posterior")
-        models[name] = loaded.posterior() if isinstance(loaded, fmx.Result) else loaded
+        models[name] = reported(loaded) if isinstance(loaded, fmx.Result) else loaded
     table = fmx.compare(models)
     if json:
         show_json({"command": "compare", "models": records(table)})

@@ -7,16 +7,20 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import numpy as np
+import typer
+
+from forestmix.cli.group import INTERRUPTED
 
 
 class Watch:
     """The callback of a run. ``interrupted``: whether Ctrl-C asked it to stop."""
 
-    def __init__(self, progress: Any, tol: float) -> None:
+    def __init__(self, progress: Any, tol: float = 0.0) -> None:
         self.progress, self.goal = progress, max(tol, float(np.finfo(np.float64).eps))
         self.interrupted = False
         self.task = progress.add_task("", total=1.0, rate="") if progress is not None else None
@@ -24,9 +28,11 @@ class Watch:
     def __call__(self, iteration: Any) -> bool:
         """Show where the run is, and return whether it is to stop."""
         if self.progress is not None:
-            worst, objective = float(np.max(iteration.gradient_norm)), float(np.mean(iteration.objective))
-            # The logarithm of the gradient norm falls about evenly from that of 1 to that of tol.
-            done = min(max(math.log(worst) / math.log(self.goal), 0.0), 1.0) if worst > 0 else 1.0
+            objective, done = float(np.mean(iteration.objective)), iteration.share
+            if done is None:
+                # The logarithm of the gradient norm falls about evenly from that of 1 to that of tol.
+                worst = float(np.max(iteration.gradient_norm))
+                done = min(max(math.log(worst) / math.log(self.goal), 0.0), 1.0) if worst > 0 else 1.0
             rate = f"{iteration.iteration / iteration.seconds:,.1f} it/s" if iteration.seconds > 0 else ""
             text = f"iteration {iteration.iteration:,}, objective {objective:,.6g}"
             self.progress.update(self.task, completed=done, description=text, rate=rate)
@@ -34,7 +40,7 @@ class Watch:
 
 
 @contextmanager
-def watched(tol: float) -> Iterator[Watch]:
+def watched(tol: float = 0.0) -> Iterator[Watch]:
     """Yield the callback of a run. The first Ctrl-C asks the run to stop, the second ends it at once."""
     with _bar() as progress:
         watch = Watch(progress, tol)
@@ -52,6 +58,15 @@ def watched(tol: float) -> Iterator[Watch]:
             yield watch
         finally:
             signal.signal(signal.SIGINT, before)
+
+
+def ended(watch: Watch, out: Path | None, converged: bool) -> None:
+    """End a command: with a line if it was interrupted, and with the code of how its run ended."""
+    if watch.interrupted:
+        typer.echo("Interrupted." + ("" if out is None else f" What there is so far is in {out}."), err=True)
+        raise typer.Exit(INTERRUPTED)
+    if not converged:
+        raise typer.Exit(1)
 
 
 @contextmanager

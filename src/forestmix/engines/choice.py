@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from forestmix.checks import one_of
 from forestmix.engines.chunked import ChunkedEngine
-from forestmix.engines.protocol import Engine
+from forestmix.engines.grid import GridEngine
+from forestmix.engines.protocol import Engine, RowEngine
 from forestmix.engines.reference import ReferenceEngine
 from forestmix.errors import ArgumentError
 from forestmix.model import DEF
 
-#: Entries of W, times the number of observations, up to which the reference engine runs a model.
+#: Entries of W that are stored, times the number of observations, up to which the reference engine runs a model.
 SMALL = 2**18
 ENGINES = ("auto", "reference", "compiled")
 
@@ -33,19 +34,20 @@ def choose_engine(name: str, model: DEF, n_observations: int, *, sweeps: bool = 
         raise ArgumentError("W must be a NumPy array or sparse for coordinate updates and groups.")
     if len(model.layers) == 1 and model.layers[0].weights.chunks is not None:
         return _over_chunks(name, model, n_observations)
-    entries = sum(layer.weights.shape[0] * layer.weights.shape[1] for layer in model.layers) * n_observations
+    entries = sum(layer.weights.stored for layer in model.layers) * n_observations
     small = entries <= SMALL and not sweeps
     return _engine(reference=name == "reference" or on_device or (name == "auto" and small))
 
 
 def _over_chunks(name: str, model: DEF, n_observations: int) -> Engine:
     """Return the engine for weights in chunks; "auto" goes by the largest chunk."""
-    shapes = model.layers[0].weights.chunks.shapes
-    entries = max(shape.rows * shape.columns for shape in shapes) * n_observations
-    return ChunkedEngine(_engine(reference=name == "reference" or (name == "auto" and entries <= SMALL)))
+    chunks = model.layers[0].weights.chunks
+    entries = max(shape.rows * shape.columns for shape in chunks.shapes) * n_observations
+    inner = _engine(reference=name == "reference" or (name == "auto" and entries <= SMALL))
+    return ChunkedEngine(inner) if len(chunks.columns) == 1 else GridEngine(inner)
 
 
-def _engine(*, reference: bool) -> Engine:
+def _engine(*, reference: bool) -> RowEngine:
     if reference:
         return ReferenceEngine()
     from forestmix.engines.compiled.engine import CompiledEngine

@@ -38,14 +38,9 @@ class ChunkedEngine:
 
     def observe(self, layer: Layer, observations: Observations) -> ChunkedRows:
         """Bring to each chunk the data, the family and the bias of its rows."""
-        chunks, x, observed = layer.weights.chunks, observations.x, observations.observed
-        bias = np.broadcast_to(layer.bias, layer.size)
-        parts = []
-        for rows in chunks.slices:
-            mask = None if observed is None else observed[:, rows]
-            own = Observations(x[:, rows], mask, observations.single)
-            parts.append((layer.family.take(np.arange(rows.start, rows.stop)), bias[rows].copy(), own))
-        return ChunkedRows(chunks, chunks.map(_observe, chunks.place(parts), shared=(self.inner,)))
+        chunks = layer.weights.chunks
+        parts = chunks.place(parts_of_rows(layer, observations))
+        return ChunkedRows(chunks, chunks.map(_observe, parts, shared=(self.inner,)))
 
     def statistics(
         self, layer: Layer, rows: ChunkedRows, q: Moments, want: Want, spread: Spread | Any
@@ -55,8 +50,8 @@ class ChunkedEngine:
         if isinstance(spread, Spread):
             handles = chunks.map(_statistics, rows.handles, shared=(*shared, spread))
         else:
-            handles = chunks.map(_statistics_at, rows.handles, _split(chunks, spread), shared=shared)
-        sums: _Sums = chunks.total(handles, _sums)
+            handles = chunks.map(_statistics_at, rows.handles, split_rows(chunks, spread), shared=shared)
+        sums: Sums = chunks.total(handles, _sums)
         terms = (
             RowParts(chunks, handles, field, sums.counts[k], layer.dtype) for k, field in enumerate(RowTerms._fields)
         )
@@ -76,8 +71,8 @@ class ChunkedEngine:
 
     def _sum(self, layer: Layer, kappa: Any, function: Any, *shared: Any) -> _Two:
         chunks = layer.weights.chunks
-        mine, field = (kappa.handles, kappa.field) if isinstance(kappa, RowParts) else (_split(chunks, kappa), None)
-        found: _Two = chunks.total(chunks.map(function, mine, shared=(field, self.inner, *shared)), _itself)
+        mine, field = kappa_of(chunks, kappa)
+        found: _Two = chunks.total(chunks.map(function, mine, shared=(field, self.inner, *shared)))
         return found
 
 
@@ -106,7 +101,7 @@ class RowParts(np.lib.mixins.NDArrayOperatorsMixin):
     @cached_property
     def whole(self) -> Array:
         """The term of all rows, fetched once."""
-        parts = self.chunks.fetch(self.chunks.derive(_term, self.handles, shared=(self.field,)))
+        parts = self.chunks.fetch(self.chunks.derive(term, self.handles, shared=(self.field,)))
         count = self.shape[0]
         return np.concatenate([np.broadcast_to(part, (count, part.shape[1])) for part in parts], axis=1)
 
@@ -139,15 +134,15 @@ class ChunkRows(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Sums:
+class Sums:
     """Statistics, and how many observations each term of the rows is for, N or 1: mixed rows may differ by chunk."""
 
     statistics: Statistics
     counts: tuple[int, ...]
 
-    def __add__(self, other: _Sums) -> _Sums:
+    def __add__(self, other: Sums) -> Sums:
         counts = tuple(map(max, self.counts, other.counts))
-        return _Sums(self.statistics + other.statistics, counts)
+        return Sums(self.statistics + other.statistics, counts)
 
 
 @dataclass(frozen=True)
@@ -165,8 +160,23 @@ def _added(first: Any, second: Any) -> Any:
     return None if first is None else first + second
 
 
-def _split(chunks: Chunks, rows: Any) -> list[Any]:
-    """Bring to each chunk its part of a vector of rows, (N or 1, n)."""
+def parts_of_rows(layer: Layer, observations: Observations) -> list[tuple[Any, Array, Observations]]:
+    """Return the family, the bias and the data of each chunk of rows."""
+    x, observed, bias = observations.x, observations.observed, np.broadcast_to(layer.bias, layer.size)
+    parts = []
+    for rows in layer.weights.chunks.slices:
+        own = Observations(x[:, rows], None if observed is None else observed[:, rows], observations.single)
+        parts.append((layer.family.take(np.arange(rows.start, rows.stop)), bias[rows].copy(), own))
+    return parts
+
+
+def kappa_of(chunks: Chunks, kappa: Any) -> tuple[Sequence[Any], str | None]:
+    """Return handles of what has ``kappa`` for each chunk of rows, and its name there, ``None`` for an array."""
+    return (kappa.handles, kappa.field) if isinstance(kappa, RowParts) else (split_rows(chunks, kappa), None)
+
+
+def split_rows(chunks: Chunks, rows: Any) -> list[Any]:
+    """Bring to each chunk of rows its part of a vector of rows, (N or 1, n)."""
     array = np.asarray(rows)
     return chunks.place([np.ascontiguousarray(array[:, own]) for own in chunks.slices])
 
@@ -178,23 +188,23 @@ def _observe(weights: Weights, part: tuple[Any, Array, Observations], inner: Eng
 
 def _statistics(
     weights: Weights, own: ChunkRows, inner: Engine, q: Factors, want: Want, spread: Any
-) -> tuple[_Sums, RowTerms]:
+) -> tuple[Sums, RowTerms]:
     sums, terms = inner.statistics(Layer(own.family, weights, own.bias), own.rows, q, want, spread)
-    return _Sums(sums, tuple(len(term) for term in terms)), terms
+    return Sums(sums, tuple(len(term) for term in terms)), terms
 
 
 def _statistics_at(
     weights: Weights, own: ChunkRows, spread: Any, inner: Engine, q: Factors, want: Want
-) -> tuple[_Sums, RowTerms]:
+) -> tuple[Sums, RowTerms]:
     return _statistics(weights, own, inner, q, want, spread)
 
 
 def _curvatures(weights: Weights, held: Any, field: str | None, inner: Engine, sd: Any, want: Want) -> _Two:
-    return _Two(*inner.curvatures(_bare(weights), _term(held, field), sd, want))
+    return _Two(*inner.curvatures(_bare(weights), term(held, field), sd, want))
 
 
 def _normal_product(weights: Weights, held: Any, field: str | None, inner: Engine, p: Any) -> _Two:
-    return _Two(*inner.normal_product(_bare(weights), _term(held, field), p))
+    return _Two(*inner.normal_product(_bare(weights), term(held, field), p))
 
 
 def _bare(weights: Weights) -> Layer:
@@ -202,17 +212,13 @@ def _bare(weights: Weights) -> Layer:
     return Layer(Gaussian(1.0), weights)
 
 
-def _term(held: Any, field: str | None) -> Any:
+def term(held: Any, field: str | None) -> Any:
     """Return a term of the rows from what the last pass left with the chunk, or the array that came along."""
     return held if field is None else getattr(held[1], field)
 
 
-def _sums(held: tuple[_Sums, RowTerms]) -> _Sums:
+def _sums(held: tuple[Sums, RowTerms]) -> Sums:
     return held[0]
-
-
-def _itself(value: Any) -> Any:
-    return value
 
 
 def _take(own: ChunkRows, keep: Array) -> ChunkRows:

@@ -145,6 +145,13 @@ class Engine(Protocol):
         """Return ``W^T K W p``, (N, m), and ``p^T W^T K W p``, (N,), with K the diagonal of ``kappa``."""
 
 
+class RowEngine(Engine, Protocol):
+    """An engine that also evaluates rows whose sums over W were made elsewhere."""
+
+    def row_terms(self, rows: Any, image: Any, spread: Any) -> tuple[Any, Any, RowTerms]:
+        """Return the bound and the size of its terms, (N,) each, and the terms of rows; ``image`` is ``W mean``."""
+
+
 class SweepEngine(Engine, Protocol):
     """An engine with ``Capability.SWEEP``: coordinate updates on the ELBO, or of groups on the grouped bound.
 

@@ -36,18 +36,22 @@ class ReferenceEngine:
         self, layer: Layer, rows: RowData, q: Moments, want: Want, spread: Spread | Any
     ) -> tuple[Statistics, RowTerms]:
         """Return the sums over rows that are wanted at q, and the terms of the rows."""
-        eta = layer.weights.forward(q.mean) + rows.bias
-        xp = array_api_compat.array_namespace(eta)
-        log_likelihood, *found = expected_terms(rows, eta, spread_of_rows(layer.weights, q.sd, eta, spread))
-        error, kappa = (xp.astype(term, eta.dtype) for term in found)
-        sums: dict[str, Any] = {}
-        if Want.VALUE in want:
-            size = xp.abs(log_likelihood) + xp.abs(error) * (xp.abs(eta) + xp.abs(rows.bias))
-            sums["value"], sums["magnitude"] = _total(xp, log_likelihood), _total(xp, size)
+        image = layer.weights.forward(q.mean)
+        value, magnitude, terms = self.row_terms(rows, image, spread_of_rows(layer.weights, q.sd, image, spread))
+        sums: dict[str, Any] = {"value": value, "magnitude": magnitude} if Want.VALUE in want else {}
         if Want.GRADIENT in want:
-            sums["gradient"] = layer.weights.adjoint(error)
-        curvature_sd, information = self.curvatures(layer, kappa, q.sd, want)
-        return Statistics(want, **sums, curvature_sd=curvature_sd, information=information), RowTerms(eta, error, kappa)
+            sums["gradient"] = layer.weights.adjoint(terms.error)
+        curvature_sd, information = self.curvatures(layer, terms.kappa, q.sd, want)
+        return Statistics(want, **sums, curvature_sd=curvature_sd, information=information), terms
+
+    @quiet
+    def row_terms(self, rows: RowData, image: Any, spread: Any) -> tuple[Any, Any, RowTerms]:
+        """Return the bound and the size of its terms, (N,) each, and the terms of rows; ``image`` is ``W mean``."""
+        eta, xp = image + rows.bias, array_api_compat.array_namespace(image)
+        log_likelihood, *found = expected_terms(rows, eta, spread)
+        error, kappa = (xp.astype(term, eta.dtype) for term in found)
+        size = xp.abs(log_likelihood) + xp.abs(error) * (xp.abs(eta) + xp.abs(rows.bias))
+        return _total(xp, log_likelihood), _total(xp, size), RowTerms(eta, error, kappa)
 
     def curvatures(self, layer: Layer, kappa: Any, sd: Any, want: Want) -> tuple[Any, Any]:
         """Return ``D_j sigma_j = sum_i |w_ij| s_i kappa_i`` and ``H_j = sum_i w_ij^2 kappa_i``, those wanted."""

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import array_api_compat
 import numpy as np
 
-from forestmix.engines.primitives import slopes_of, terms_of
 from forestmix.errors import ArgumentError
 from forestmix.families.expectations import quiet
+from forestmix.families.row_terms import formulas_of
 from forestmix.model import Layer, Observations
 
 
@@ -76,7 +76,7 @@ def row_data(layer: Layer, observations: Observations) -> RowData:
     order = {kind: np.flatnonzero(kinds == kind) for kind in np.unique(kinds).tolist()}
     parts = []
     for kind, rows in order.items():
-        terms_of(kind)  # raises here, and not in the middle of a run
+        formulas_of(kind)  # raises here, and not in the middle of a run
         places = None if len(order) == 1 else moved(rows, xp.int32)
         own = (field if places is None or field.ndim == 0 else field[..., rows] for field in numbers)
         parts.append(Part(kind, places, *(moved(field, dtype) for field in own)))
@@ -135,13 +135,13 @@ def _own(xp: Any, part: Part, array: Any) -> Any:
 
 def _part_terms(xp: Any, part: Part, eta: Any, spread: Any) -> tuple[Any, Any, Any]:
     """Return log-likelihood, ``e`` and ``kappa`` of the rows of one kind (``forestmix.families.primitive``)."""
-    loss, error, curvature = terms_of(part.kind)(xp, part.target, part.sign * (eta - part.shift), spread)
+    loss, error, curvature = formulas_of(part.kind).terms(xp, part.target, part.sign * (eta - part.shift), spread)
     return part.best - part.factor * loss, part.sign * part.factor * error, part.factor * curvature
 
 
 def _part_slopes(xp: Any, part: Part, eta: Any, spread: Any) -> tuple[Any, Any]:
     """Return ``E a''' = sign factor E A'''`` and ``E a'''' = factor E A''''`` of the rows of one kind."""
-    third, fourth = slopes_of(part.kind)(xp, part.sign * (eta - part.shift), spread)
+    third, fourth = formulas_of(part.kind).slopes(xp, part.sign * (eta - part.shift), spread)
     return part.sign * part.factor * third, part.factor * fourth
 
 

@@ -31,7 +31,7 @@ class Family(ABC):
     name: ClassVar[str]
     #: True where ``a''`` does not depend on ``eta``. The variances of q then do not depend on the data.
     curvature_is_constant: bool = False
-    #: How often the log-likelihood of each row counts, (n,) or one number; see ``families.weighted``.
+    #: How often the log-likelihood of each row counts, one number, (n,) or (N, n); see ``families.weighted``.
     weight: Any = 1.0
     #: False where ``a''`` grows without bound, so that a step can be too long by orders of magnitude.
     curvature_is_bounded: bool = True
@@ -55,29 +55,18 @@ class Family(ABC):
         """Return the family of the chosen variables, each as often as it is named."""
         return self
 
+    @property
+    def differs_by_observation(self) -> bool:
+        """Whether each observation has case weights of its own."""
+        return False
+
+    def take_observations(self, keep: Array) -> Self:
+        """Return the family of the chosen observations: itself, unless each has case weights of its own."""
+        return self
+
     @abstractmethod
     def check_support(self, name: str, y: Array) -> None:
         """Raise if a value of ``y`` that is not NaN lies outside the support."""
-
-    @abstractmethod
-    def log_base(self, y: Array) -> Array:
-        """Return ``g(y)``."""
-
-    @abstractmethod
-    def statistic(self, y: Array) -> Array:
-        """Return ``t(y)``."""
-
-    @abstractmethod
-    def log_partition(self, eta: Array) -> Array:
-        """Return ``a(eta)``."""
-
-    @abstractmethod
-    def log_partition_slope(self, eta: Array) -> Array:
-        """Return ``a'(eta)``, which is ``E t(y)``."""
-
-    @abstractmethod
-    def log_partition_curvature(self, eta: Array) -> Array:
-        """Return ``a''(eta)``, which is ``Var t(y)``."""
 
     @abstractmethod
     def sample(self, eta: Array, rng: np.random.Generator) -> Array:
@@ -95,8 +84,28 @@ class Family(ABC):
     def primitive(self, x: Array) -> Primitive:
         """Return the rows with data x, (N, n), as one of three functions with a factor, a shift and a sign.
 
-        Engines know rows by it, and the terms below follow from it.
+        Engines know rows by it, and ``g``, ``t``, ``a`` and the terms below follow from it.
         """
+
+    def log_base(self, y: Array) -> Array:
+        """Return ``g(y)``."""
+        return terms.base_and_statistic(self.primitive(y), y)[0]
+
+    def statistic(self, y: Array) -> Array:
+        """Return ``t(y)``."""
+        return terms.base_and_statistic(self.primitive(y), y)[1]
+
+    def log_partition(self, eta: Array) -> Array:
+        """Return ``a(eta)``, infinite where that overflows."""
+        return self._partition(eta, 0)
+
+    def log_partition_slope(self, eta: Array) -> Array:
+        """Return ``a'(eta)``, which is ``E t(y)``."""
+        return self._partition(eta, 1)
+
+    def log_partition_curvature(self, eta: Array) -> Array:
+        """Return ``a''(eta)``, which is ``Var t(y)``."""
+        return self._partition(eta, 2)
 
     def expectations(self, y: Array, mean: Array, spread: Array) -> RowExpectations:
         """Return the row terms of both bounds at ``eta ~ N(mean, spread^2)`` (paper, section 4)."""
@@ -104,18 +113,19 @@ class Family(ABC):
 
     def expected_log_partition(self, mean: Array, spread: Array) -> ExpectedLogPartition:
         """Return the expectations of ``a``, ``a'`` and ``a''`` under ``N(mean, spread^2)``."""
-        return terms.expected_log_partition(self._without_data(mean), mean, spread)
-
-    def curvature_slopes(self, mean: Array, spread: Array) -> tuple[Array, Array]:
-        """Return the expected third and fourth derivatives of ``a`` under ``N(mean, spread^2)``, for Newton's steps."""
-        return terms.curvature_slopes(self._without_data(mean), mean, spread)
+        return terms.expected_log_partition(self.without_data(mean), mean, spread)
 
     def log_partition_gap(self, mean: Array, wide: Array, narrow: Array) -> Array:
         """Return ``E a(mean + wide z) - E a(mean + narrow z)``, which is not negative for ``wide >= narrow``."""
-        return terms.log_partition_gap(self._without_data(mean), mean, wide, narrow)
+        return terms.log_partition_gap(self.without_data(mean), mean, wide, narrow)
 
-    def _without_data(self, mean: Array) -> Primitive:
-        """Return the rows for what does not depend on x."""
+    @terms.quiet
+    def _partition(self, eta: Array, order: int) -> Array:
+        found = terms.log_partition(self.without_data(eta), order)(np.asarray(eta, np.float64))
+        return terms.cast(terms.float_type(eta), found)[0]
+
+    def without_data(self, mean: Array) -> Primitive:
+        """Return the rows for what does not depend on x, one for each entry of the last axis of ``mean``."""
         return self.primitive(np.zeros(np.shape(mean)[-1:]))
 
 

@@ -22,26 +22,6 @@ class Bernoulli(Family):
         """Raise unless every entry is 0, 1 or NaN."""
         refuse(name, y, (y != 0) & (y != 1) & ~np.isnan(y), "0 or 1 for Bernoulli rows")
 
-    def log_base(self, y: Array) -> Array:
-        """Return ``g(y) = 0``."""
-        return np.zeros(np.shape(y), np.result_type(y, np.float32))
-
-    def statistic(self, y: Array) -> Array:
-        """Return ``t(y) = y``."""
-        return y
-
-    def log_partition(self, eta: Array) -> Array:
-        """Return ``a(eta) = log(1 + exp(eta))``."""
-        return np.logaddexp(eta, 0)
-
-    def log_partition_slope(self, eta: Array) -> Array:
-        """Return ``a'(eta) = sigma(eta)``."""
-        return scipy.special.expit(eta)
-
-    def log_partition_curvature(self, eta: Array) -> Array:
-        """Return ``a''(eta) = sigma(eta) sigma(-eta)``."""
-        return scipy.special.expit(eta) * scipy.special.expit(-eta)
-
     def primitive(self, x: Array) -> Primitive:
         """Return softplus rows with target x; the best log-likelihood is 0."""
         return primitive(Kind.SOFTPLUS, 1.0, x, 0.0)

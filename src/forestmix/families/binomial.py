@@ -61,30 +61,6 @@ class Binomial(Family):
             first = np.broadcast_to(self.trials, y.shape)[tuple(np.argwhere(bad)[0])]
             refuse(name, y, bad, f"a whole number from 0 to trials (here {int(first)}) for Binomial rows")
 
-    def log_base(self, y: Array) -> Array:
-        """Return ``g(y) = log C(trials, y)``: ``trials`` times the entropy of ``y / trials``, less a remainder."""
-        successes, trials = self._counts(y)
-        failures = trials - successes
-        entropy = scipy.special.xlogy(successes, trials) + scipy.special.xlogy(failures, trials)
-        entropy -= scipy.special.xlogy(successes, successes) + scipy.special.xlogy(failures, failures)
-        return cast(float_type(y), entropy - _remainder(successes, trials))[0]
-
-    def statistic(self, y: Array) -> Array:
-        """Return ``t(y) = y``."""
-        return y
-
-    def log_partition(self, eta: Array) -> Array:
-        """Return ``a(eta) = trials log(1 + exp(eta))``."""
-        return self._times(np.logaddexp(eta, 0))
-
-    def log_partition_slope(self, eta: Array) -> Array:
-        """Return ``a'(eta) = trials sigma(eta)``."""
-        return self._times(scipy.special.expit(eta))
-
-    def log_partition_curvature(self, eta: Array) -> Array:
-        """Return ``a''(eta) = trials sigma(eta) sigma(-eta)``."""
-        return self._times(scipy.special.expit(eta) * scipy.special.expit(-eta))
-
     def primitive(self, x: Array) -> Primitive:
         """Return softplus rows: factor ``trials``, target ``x / trials``."""
         successes, trials = self._counts(x)
@@ -112,10 +88,6 @@ class Binomial(Family):
         high = np.broadcast_to(self.trials, shape)
         count = smallest_count(lambda y: self.cumulative(y, eta), p, np.full(shape, -1.0), high)
         return cast(float_type(p, eta), count)[0]
-
-    def _times(self, single: Array) -> Array:
-        """Return ``trials`` times a quantity of a single trial, in the precision of the latter."""
-        return self.trials.astype(single.dtype, copy=False) * single
 
     def _counts(self, y: Array) -> tuple[Array, Array]:
         return np.asarray(y, np.float64), self.trials.astype(np.float64)

@@ -99,23 +99,6 @@ def lower_softplus(xp: Any, m: Any, s: Any) -> Expectations:
     return Expectations(*(xp.reshape(part, shape) for part in parts))
 
 
-@quiet
-def softplus_gap(xp: Any, m: Any, wide: Any, narrow: Any) -> Any:
-    """Return ``E a(m + wide z) - E a(m + narrow z) = (1/2) int_{narrow^2}^{wide^2} E a''(m + sqrt(v) z) dv``.
-
-    The integral, by Gauss-Legendre, keeps its digits where the two are close; elsewhere the difference does.
-    """
-    m = -xp.abs(m)
-    low, length = narrow * narrow, (wide - narrow) * (wide + narrow)
-    total = xp.zeros_like(m + length)
-    for node, weight in zip(*np.polynomial.legendre.leggauss(4), strict=True):
-        total = total + float(weight) * lower_softplus(xp, m, (low + 0.5 * length * (1 + float(node))) ** 0.5).curvature
-    difference = lower_softplus(xp, m, wide).excess - lower_softplus(xp, m, narrow).excess
-    far = (length > 0.25) & (length > 0.01 * low)
-    gap = xp.where(far, difference, 0.25 * length * total)
-    return xp.where((length <= 0) | (wide == narrow), xp.zeros_like(gap), gap)
-
-
 def _block(xp: Any, m: Any, s: Any) -> Expectations:
     """Return them for one block, each entry by the rule for its spread."""
     if array_api_compat.is_numpy_namespace(xp):  # where a look at the numbers costs nothing, it may save either rule

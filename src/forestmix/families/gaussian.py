@@ -77,26 +77,6 @@ class Gaussian(Family):
     def check_support(self, name: str, y: Array) -> None:
         """Every number is in the support; infinities were refused with the shape."""
 
-    def log_base(self, y: Array) -> Array:
-        """Return ``g(y) = -y^2 / (2 sd^2) - log(sd) - log(2 pi) / 2``."""
-        return -0.5 * (y / self.sd) ** 2 + self._log_density_at_mean().astype(self.sd.dtype)
-
-    def statistic(self, y: Array) -> Array:
-        """Return ``t(y) = y / sd^2``."""
-        return y / self.sd**2
-
-    def log_partition(self, eta: Array) -> Array:
-        """Return ``a(eta) = eta^2 / (2 sd^2)``."""
-        return 0.5 * (eta / self.sd) ** 2
-
-    def log_partition_slope(self, eta: Array) -> Array:
-        """Return ``a'(eta) = eta / sd^2``."""
-        return eta / self.sd**2
-
-    def log_partition_curvature(self, eta: Array) -> Array:
-        """Return ``a''(eta) = 1 / sd^2``."""
-        return np.broadcast_to(1 / self.sd**2, np.shape(eta))
-
     def primitive(self, x: Array) -> Primitive:
         """Return quadratic rows: factor ``1 / sd^2``, target x, at best the density at its mean."""
         sd = self.sd.astype(np.float64)

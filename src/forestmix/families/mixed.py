@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import copy
 from reprlib import repr as shown
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -80,30 +80,19 @@ class Mixed(Family):
         parts = [part.take(rank[variables][chosen == k]) for k, part in enumerate(self.families)]
         return self._with(parts, chosen)
 
+    @property
+    def differs_by_observation(self) -> bool:
+        """Whether that holds for any family."""
+        return any(part.differs_by_observation for part in self.families)
+
+    def take_observations(self, keep: Array) -> Self:
+        """Return the family with each part that of the chosen observations."""
+        return self._with([part.take_observations(keep) for part in self.families], self.which)
+
     def check_support(self, name: str, y: Array) -> None:
         """Raise if a value lies outside the support of its row's family."""
         for part, rows in self._parts():
             part.check_support(f"{name} in the {part!r} rows", y[..., rows])
-
-    def log_base(self, y: Array) -> Array:
-        """Return ``g(y)`` of each row's family."""
-        return self._join(lambda part: (part.log_base,), y)[0]
-
-    def statistic(self, y: Array) -> Array:
-        """Return ``t(y)`` of each row's family."""
-        return self._join(lambda part: (part.statistic,), y)[0]
-
-    def log_partition(self, eta: Array) -> Array:
-        """Return ``a(eta)`` of each row's family."""
-        return self._join(lambda part: (part.log_partition,), eta)[0]
-
-    def log_partition_slope(self, eta: Array) -> Array:
-        """Return ``a'(eta)`` of each row's family."""
-        return self._join(lambda part: (part.log_partition_slope,), eta)[0]
-
-    def log_partition_curvature(self, eta: Array) -> Array:
-        """Return ``a''(eta)`` of each row's family."""
-        return self._join(lambda part: (part.log_partition_curvature,), eta)[0]
 
     def primitive(self, x: Array) -> Primitive:
         """Return the rows of each row's family."""
@@ -120,15 +109,15 @@ class Mixed(Family):
 
     def sample(self, eta: Array, rng: np.random.Generator) -> Array:
         """Draw each row from its family."""
-        return self._join(lambda part: (lambda values: part.sample(values, rng),), eta)[0]
+        return self._join(lambda part, own: part.sample(own, rng), eta)
 
     def cumulative(self, y: Array, eta: Array) -> Array:
         """Return ``P(Y <= y | eta)`` of each row's family."""
-        return self._join(lambda part: (part.cumulative,), y, eta)[0]
+        return self._join(lambda part, *own: part.cumulative(*own), y, eta)
 
     def quantile(self, p: Array, eta: Array) -> Array:
         """Return the smallest y with ``P(Y <= y | eta) >= p`` of each row's family."""
-        return self._join(lambda part: (part.quantile,), p, eta)[0]
+        return self._join(lambda part, *own: part.quantile(*own), p, eta)
 
     def _rows(self) -> list[Array]:
         return [np.flatnonzero(self.which == k) for k in range(len(self.families))]
@@ -142,16 +131,11 @@ class Mixed(Family):
         chosen.families, chosen.which = tuple(families), which
         return chosen
 
-    def _join(self, method: Callable[[Family], Any], *arrays: Array) -> tuple[Array, ...]:
-        """Apply a method of each part to its own rows; a method of several outputs, or several methods of one."""
+    def _join(self, compute: Callable[..., Array], *arrays: Array) -> Array:
+        """Return what ``compute(part, *arrays)`` gives for each part and its own rows, in their places."""
         wide = np.broadcast_arrays(*arrays, np.empty(len(self.which)))[:-1]
-        outputs: list[Array] = []
-        for part, rows in self._parts():
-            chosen = method(part)
-            given = [array[..., rows] for array in wide]
-            results = [f(*given) for f in chosen] if isinstance(chosen, tuple) else chosen(*given)
-            if not outputs:
-                outputs = [np.empty(wide[0].shape, np.asarray(result).dtype) for result in results]
-            for output, result in zip(outputs, results, strict=True):
-                output[..., rows] = result
-        return tuple(outputs)
+        found = [(rows, compute(part, *(array[..., rows] for array in wide))) for part, rows in self._parts()]
+        joined = np.empty(wide[0].shape, found[0][1].dtype)
+        for rows, one in found:
+            joined[..., rows] = one
+        return joined

@@ -34,27 +34,6 @@ class Poisson(Family):
         bad = ~((y >= 0) & (y == np.floor(y)) & (y < np.inf)) & ~np.isnan(y)
         refuse(name, y, bad, "a whole number of at least 0 for Poisson rows")
 
-    def log_base(self, y: Array) -> Array:
-        """Return ``g(y) = -log y!``."""
-        return cast(float_type(y), -scipy.special.gammaln(np.asarray(y, np.float64) + 1))[0]
-
-    def statistic(self, y: Array) -> Array:
-        """Return ``t(y) = y``."""
-        return y
-
-    def log_partition(self, eta: Array) -> Array:
-        """Return ``a(eta) = exp(eta)``, infinite where that overflows."""
-        with np.errstate(over="ignore"):
-            return np.exp(eta)
-
-    def log_partition_slope(self, eta: Array) -> Array:
-        """Return ``a'(eta) = exp(eta)``."""
-        return self.log_partition(eta)
-
-    def log_partition_curvature(self, eta: Array) -> Array:
-        """Return ``a''(eta) = exp(eta)``."""
-        return self.log_partition(eta)
-
     def primitive(self, x: Array) -> Primitive:
         """Return exponential rows with target x, at best with what Stirling's formula leaves of ``-log x!``."""
         return primitive(Kind.EXPONENTIAL, 1.0, x, -stirling_remainder(x))
@@ -71,7 +50,7 @@ class Poisson(Family):
 
     def cumulative(self, y: Array, eta: Array) -> Array:
         """Return ``Q(y + 1, exp(eta))``, the regularised upper incomplete gamma function; 0 below 0."""
-        count, rate = np.floor(np.asarray(y, np.float64)), self.log_partition(np.asarray(eta, np.float64))
+        count, rate = np.floor(np.asarray(y, np.float64)), _rate(eta)
         # A finite count keeps infinity minus infinity away; at 1e300 every finite rate is far on one side.
         value = np.where(count < 0, 0, _upper_gamma(np.clip(count, 0, 1e300) + 1, rate))
         return cast(float_type(y, eta), value)[0]
@@ -81,13 +60,19 @@ class Poisson(Family):
 
         ``P(Y >= r + t) <= exp(-t^2 / (2 r + 2 t / 3))`` and ``P(Y <= r - t) <= exp(-t^2 / (2 r))`` at rate r.
         """
-        rate = self.log_partition(np.asarray(eta, np.float64))
+        rate = _rate(eta)
         above, below = -np.log1p(np.negative(p, dtype=np.float64)), -np.log(np.asarray(p, np.float64))
         with np.errstate(over="ignore", invalid="ignore"):
             high = np.ceil(rate + above / 3 + np.sqrt(above**2 / 9 + 2 * above * rate)) + 1
             low = np.floor(rate - np.sqrt(2 * below * rate)) - 2
         low = np.where(np.isfinite(low), np.maximum(low, -1), -1)
         return cast(float_type(p, eta), smallest_count(lambda y: self.cumulative(y, eta), p, low, high))[0]
+
+
+def _rate(eta: Array) -> Array:
+    """Return ``exp(eta)``, infinite where that overflows."""
+    with np.errstate(over="ignore"):
+        return np.exp(np.asarray(eta, np.float64))
 
 
 def stirling_remainder(n: Array) -> Array:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from forestmix.arrays import Array
 from forestmix.families.expectations import quiet
 from forestmix.families.primitive import Kind, Primitive
-from forestmix.families.row_terms import gap_of, partition_of, slopes_of, terms_of
+from forestmix.families.row_terms import formulas_of
 
 
 class ExpectedLogPartition(NamedTuple):
@@ -42,7 +42,7 @@ def row_expectations(rows: Primitive, mean: Array, spread: Array) -> RowExpectat
     """Return the terms of rows with their data; a curvature that is constant has no axis of observations."""
 
     def terms(kind: int, own: Primitive, m: Array, s: Array) -> tuple[Array, ...]:
-        loss, error, curvature = terms_of(kind)(np, own.target, own.sign * (m - own.shift), s)
+        loss, error, curvature = formulas_of(kind).terms(np, own.target, own.sign * (m - own.shift), s)
         return own.best - own.factor * loss, own.sign * own.factor * error, own.factor * curvature
 
     return RowExpectations(*_of_each_kind(rows, terms, mean, spread))
@@ -52,30 +52,46 @@ def expected_log_partition(rows: Primitive, mean: Array, spread: Array) -> Expec
     """Return ``E a``, ``E a'`` and ``E a''`` of rows, whatever their data."""
 
     def parts(kind: int, own: Primitive, m: Array, s: Array) -> tuple[Array, ...]:
-        value, _, slope, curvature = partition_of(kind)(np, own.sign * (m - own.shift), s)
+        value, _, slope, curvature = formulas_of(kind).expected(np, own.sign * (m - own.shift), s)
         return own.factor * value, own.sign * own.factor * slope, np.broadcast_to(own.factor * curvature, value.shape)
 
     return ExpectedLogPartition(*_of_each_kind(rows, parts, mean, spread))
-
-
-def curvature_slopes(rows: Primitive, mean: Array, spread: Array) -> tuple[Array, Array]:
-    """Return the expected third and fourth derivatives of ``a``, whatever the data."""
-
-    def slopes(kind: int, own: Primitive, m: Array, s: Array) -> tuple[Array, ...]:
-        third, fourth = slopes_of(kind)(np, own.sign * (m - own.shift), s)
-        return own.sign * own.factor * third, own.factor * fourth
-
-    third, fourth = _of_each_kind(rows, slopes, mean, spread)
-    return third, fourth
 
 
 def log_partition_gap(rows: Primitive, mean: Array, wide: Array, narrow: Array) -> Array:
     """Return ``E a(mean + wide z) - E a(mean + narrow z)``, also for close spreads, whatever the data."""
 
     def gap(kind: int, own: Primitive, m: Array, w: Array, n: Array) -> tuple[Array, ...]:
-        return (own.factor * gap_of(kind)(np, own.sign * (m - own.shift), w, n),)
+        return (own.factor * formulas_of(kind).gap(np, own.sign * (m - own.shift), w, n),)
 
     return _of_each_kind(rows, gap, mean, wide, narrow)[0]
+
+
+def log_partition(rows: Primitive, order: int) -> Callable[[Array], Array]:
+    """Return ``a``, or its derivative of order 1 or 2, as a function of eta in float64, whatever the data.
+
+    It is ``sign^order factor A^(order)(zeta)``. Inner loops call it, so that what it needs is looked up beforehand.
+    """
+
+    def of_kind(kind: int, own: Primitive) -> Callable[[Array], Array]:
+        function, sign, shift, factor = formulas_of(kind).derivatives[order], own.sign, own.shift, own.factor
+        scale = factor * sign if order == 1 else factor
+        return lambda eta: scale * function(sign * (eta - shift))
+
+    if rows.kind.ndim == 0:
+        return of_kind(int(rows.kind), rows)
+    return lambda eta: _of_each_kind(rows, lambda kind, own, at: (of_kind(kind, own)(at),), eta)[0]
+
+
+def base_and_statistic(rows: Primitive, y: Array) -> tuple[Array, Array]:
+    """Return ``g = best - t shift - factor A*(target)`` and ``t = sign factor target`` of the rows of y."""
+
+    def parts(kind: int, own: Primitive, y: Array) -> tuple[Array, ...]:
+        statistic = own.sign * own.factor * own.target + np.zeros_like(y)
+        return own.best - statistic * own.shift - own.factor * formulas_of(kind).conjugate(own.target), statistic
+
+    base, statistic = _of_each_kind(rows, parts, y)
+    return base, statistic
 
 
 @quiet
@@ -83,7 +99,7 @@ def _of_each_kind(rows: Primitive, compute: Callable[..., tuple[Array, ...]], *g
     """Return what ``compute(kind, rows, *given)`` gives for the rows of each kind, in their places."""
     dtype, axes = float_type(*given), max(np.ndim(one) for one in (*rows, *given))
     wide = [np.atleast_2d(np.asarray(one, np.float64)) for one in given]
-    kinds = np.unique(rows.kind).tolist() or [Kind.QUADRATIC]
+    kinds = [int(rows.kind)] if rows.kind.ndim == 0 else np.unique(rows.kind).tolist() or [Kind.QUADRATIC]
     if len(kinds) == 1:
         found = compute(kinds[0], rows, *wide)
     else:

@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
+import scipy
+
 from forestmix.errors import ArgumentError
 from forestmix.families import expectations
 from forestmix.families.primitive import Kind
@@ -28,35 +31,6 @@ DIFFERENCE = 1e-3
 #: Gauss-Legendre nodes on [-1, 1] and weights, for the gap of close spreads.
 _NODES = (-0.8611363115940526, -0.3399810435848563, 0.3399810435848563, 0.8611363115940526)
 _WEIGHTS = (0.3478548451374538, 0.6521451548625461, 0.6521451548625461, 0.3478548451374538)
-
-
-def terms_of(kind: int) -> Callable[[Any, Any, Any, Any], Terms]:
-    """Return the function for the terms of a kind of rows."""
-    known = {Kind.QUADRATIC: quadratic, Kind.EXPONENTIAL: exponential, Kind.SOFTPLUS: softplus}
-    if kind not in known:
-        names = ", ".join(f"{one.value} ({one.name.lower()})" for one in known)
-        raise ArgumentError(f"kind of rows must be one of {names}; got {kind}.")
-    return known[Kind(kind)]
-
-
-def slopes_of(kind: int) -> Callable[[Any, Any, Any], tuple[Any, Any]]:
-    """Return the function for ``E A'''`` and ``E A''''`` of a kind of rows."""
-    terms_of(kind)  # raises for one that is not known
-    return {Kind.QUADRATIC: _no_slopes, Kind.EXPONENTIAL: _rates}.get(Kind(kind), _softplus_slopes)
-
-
-def partition_of(kind: int) -> Callable[[Any, Any, Any], expectations.Expectations]:
-    """Return the function for ``E A``, ``E A - A(m)``, ``E A'`` and ``E A''`` of a kind of rows."""
-    terms_of(kind)
-    known = {Kind.QUADRATIC: squares, Kind.EXPONENTIAL: expectations.exponential}
-    return known.get(Kind(kind), expectations.softplus)
-
-
-def gap_of(kind: int) -> Callable[[Any, Any, Any, Any], Any]:
-    """Return the function for ``E A(m + wide z) - E A(m + narrow z)`` of a kind of rows."""
-    terms_of(kind)
-    known = {Kind.QUADRATIC: quadratic_gap, Kind.EXPONENTIAL: exponential_gap}
-    return known.get(Kind(kind), softplus_gap)
 
 
 def quadratic(xp: Any, target: Any, m: Any, r: Any) -> Terms:
@@ -174,3 +148,49 @@ def _softplus_slopes(xp: Any, m: Any, r: Any) -> tuple[Any, Any]:
         expectations.lower_softplus(xp, -xp.abs(m + shift), r).curvature for shift in (-DIFFERENCE, 0.0, DIFFERENCE)
     )
     return (high - low) / (2 * DIFFERENCE), ((high - here) - (here - low)) / DIFFERENCE**2
+
+
+class Formulas(NamedTuple):
+    """What there is to know of a function A.
+
+    ``terms``, ``expected``: at a mean and a spread, with and without a target; ``slopes``: ``E A'''`` and ``E A''''``
+    there; ``gap``: ``E A(m + wide z) - E A(m + narrow z)``; ``derivatives``: A, A' and A'' themselves, and
+    ``conjugate``: A*, both for NumPy alone.
+    """
+
+    terms: Callable[[Any, Any, Any, Any], Terms]
+    expected: Callable[[Any, Any, Any], expectations.Expectations]
+    slopes: Callable[[Any, Any, Any], tuple[Any, Any]]
+    gap: Callable[[Any, Any, Any, Any], Any]
+    derivatives: tuple[Callable[[Any], Any], ...]
+    conjugate: Callable[[Any], Any]
+
+
+def _logistic_slope(zeta: Any) -> Any:
+    """Return ``sigma(zeta) sigma(-zeta)``."""
+    return scipy.special.expit(zeta) * scipy.special.expit(-zeta)
+
+
+_FORMULAS = {
+    Kind.QUADRATIC: Formulas(
+        quadratic, squares, _no_slopes, quadratic_gap,
+        (lambda zeta: 0.5 * zeta * zeta, lambda zeta: zeta, np.ones_like), lambda t: 0.5 * t * t,
+    ),
+    Kind.EXPONENTIAL: Formulas(
+        exponential, expectations.exponential, _rates, exponential_gap,
+        (np.exp, np.exp, np.exp), lambda t: scipy.special.xlogy(t, t) - t,
+    ),
+    Kind.SOFTPLUS: Formulas(
+        softplus, expectations.softplus, _softplus_slopes, softplus_gap,
+        (lambda zeta: np.logaddexp(zeta, 0), lambda zeta: scipy.special.expit(zeta), _logistic_slope),
+        lambda t: scipy.special.xlogy(t, t) + scipy.special.xlogy(1 - t, 1 - t),
+    ),
+}  # fmt: skip
+
+
+def formulas_of(kind: int) -> Formulas:
+    """Return the formulas of a kind of rows."""
+    if kind not in _FORMULAS:
+        names = ", ".join(f"{one.value} ({one.name.lower()})" for one in _FORMULAS)
+        raise ArgumentError(f"kind of rows must be one of {names}; got {kind}.")
+    return _FORMULAS[Kind(kind)]

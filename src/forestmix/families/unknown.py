@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 from typing import Any
 
@@ -41,25 +41,25 @@ def variables_of(family: Any, scale: Scale, size: int) -> Array:
 
 def with_scales(family: Any, values: Mapping[Scale, float]) -> Any:
     """Return the family with numbers in the place of its unknown scales."""
-    if isinstance(family, Gaussian) and family.places is not None:
-        return family.with_sd(family.places.resolve(values))
-    if isinstance(family, Weighted):
-        return weighted(with_scales(family.unweighted, values), family.weight)
-    return _with_parts(family, [with_scales(part, values) for part in family.families]) if scales_of(family) else family
+
+    def known(part: Gaussian) -> Gaussian:
+        return part if part.places is None else part.with_sd(part.places.resolve(values))
+
+    return _with_gaussians(family, known) if scales_of(family) else family
 
 
 def with_default_scale(family: Any) -> Any:
     """Return the family of rows of the data, with an unknown scale where a Gaussian's was left out."""
+    return _with_gaussians(family, lambda part: part.with_sd(FromData()) if part.sd_left_out else part)
+
+
+def _with_gaussians(family: Any, change: Callable[[Gaussian], Gaussian]) -> Any:
+    """Return the family with its Gaussian parts changed."""
     if isinstance(family, Gaussian):
-        return family.with_sd(FromData()) if family.sd_left_out else family
+        return change(family)
     if isinstance(family, Weighted):
-        return weighted(with_default_scale(family.unweighted), family.weight)
-    if isinstance(family, Mixed) and any(isinstance(part, Gaussian) and part.sd_left_out for part in family.families):
-        return _with_parts(family, [with_default_scale(part) for part in family.families])
+        return weighted(_with_gaussians(family.unweighted, change), family.weight)
+    if isinstance(family, Mixed):
+        family = copy(family)
+        family.families = tuple(_with_gaussians(part, change) for part in family.families)
     return family
-
-
-def _with_parts(family: Mixed, parts: list[Any]) -> Mixed:
-    chosen = copy(family)
-    chosen.families = tuple(parts)
-    return chosen

@@ -23,24 +23,31 @@ def weighted(family: Family, weight: Array) -> Family:
 
 
 def checked_case_weights(given: Any, size: int) -> Array:
-    """Return case weights, (n,), checked."""
+    """Return case weights, (n,) or (N, n), checked."""
     weight = finite("case_weights", numbers("case_weights", given).astype(np.float64))
-    if weight.shape != (size,):
-        raise ArgumentError(f"case_weights must have one entry for each of the {size} rows of W; got {weight.shape}.")
+    if weight.ndim not in (1, 2) or weight.shape[-1] != size or not weight.size:
+        raise ArgumentError(
+            f"case_weights must have one entry for each of the {size} rows of W, or one for each observation and row, "
+            f"(N, {size}); got shape {weight.shape}."
+        )
     if (weight < 0).any():
         raise ArgumentError(f"case_weights must not be negative; got {weight.min()}.")
-    return weight
+    # One row of weights serves any number of observations.
+    return weight[0] if weight.ndim == 2 and len(weight) == 1 else weight
 
 
-class Weighted(Family):
-    """A family whose rows count ``weight`` times; ``unweighted`` is that of one case."""
+def alike(values: Array) -> Array:
+    """Return one row for all, (n,), where those of the observations, (N, n), are the same; else them as they are."""
+    return values[0] if (values == values[:1]).all() else values
 
-    name: ClassVar[str] = "weighted"
 
-    def __init__(self, family: Family, weight: Array) -> None:
-        self._single, self.weight = family, weight
-        self.curvature_is_constant = family.curvature_is_constant
-        self.curvature_is_bounded = family.curvature_is_bounded
+class CaseWeights(Family):
+    """What rows with case weights have of the family of one case, which is ``unweighted``.
+
+    ``weight`` is (n,), or (N, n) where each observation has its own.
+    """
+
+    _single: Any
 
     def __repr__(self) -> str:
         return f"{self._single!r} with case weights"
@@ -56,40 +63,26 @@ class Weighted(Family):
 
     def astype(self, dtype: np.dtype) -> Self:
         """Return the family with its parameters in ``dtype``; weights stay in float64."""
-        return type(self)(self._single.astype(dtype), self.weight)
+        return type(self)(self._single.astype(dtype), self.weight)  # type: ignore[call-arg]
 
     def take(self, variables: Array) -> Self:
         """Return the family of the chosen variables."""
-        return type(self)(self._single.take(variables), self.weight[variables])
+        return type(self)(self._single.take(variables), self.weight[..., variables])  # type: ignore[call-arg]
+
+    @property
+    def differs_by_observation(self) -> bool:
+        """Whether there is a weight for each row and observation."""
+        return self.weight.ndim == 2
+
+    def take_observations(self, keep: Array) -> Self:
+        """Return the family of the chosen observations, with one row of weights where that serves all."""
+        if not self.differs_by_observation:
+            return self
+        return type(self)(self._single, alike(self.weight[keep]))  # type: ignore[call-arg]
 
     def check_support(self, name: str, y: Array) -> None:
         """Raise if a value lies outside the support."""
         self._single.check_support(name, y)
-
-    def log_base(self, y: Array) -> Array:
-        """Return ``w g(y)``."""
-        return self._times(self._single.log_base(y))
-
-    def statistic(self, y: Array) -> Array:
-        """Return ``w t(y)``."""
-        return self._times(self._single.statistic(y))
-
-    def log_partition(self, eta: Array) -> Array:
-        """Return ``w a(eta)``."""
-        return self._times(self._single.log_partition(eta))
-
-    def log_partition_slope(self, eta: Array) -> Array:
-        """Return ``w a'(eta)``."""
-        return self._times(self._single.log_partition_slope(eta))
-
-    def log_partition_curvature(self, eta: Array) -> Array:
-        """Return ``w a''(eta)``."""
-        return self._times(self._single.log_partition_curvature(eta))
-
-    def primitive(self, x: Array) -> Primitive:
-        """Return the rows with factor and best log-likelihood multiplied."""
-        rows = self._single.primitive(x)
-        return rows._replace(factor=rows.factor * self.weight, best=rows.best * self.weight)
 
     def sample(self, eta: Array, rng: np.random.Generator) -> Array:
         """Draw one case of each row."""
@@ -103,11 +96,24 @@ class Weighted(Family):
         """Return the smallest y with ``P(Y <= y | eta) >= p`` of one case."""
         return self._single.quantile(p, eta)
 
-    def _times(self, term: Array) -> Array:
-        return self.weight.astype(np.asarray(term).dtype) * term
+
+class Weighted(CaseWeights):
+    """A family whose rows count ``weight`` times."""
+
+    name: ClassVar[str] = "weighted"
+
+    def __init__(self, family: Family, weight: Array) -> None:
+        self._single, self.weight = family, weight
+        self.curvature_is_constant = family.curvature_is_constant
+        self.curvature_is_bounded = family.curvature_is_bounded
+
+    def primitive(self, x: Array) -> Primitive:
+        """Return the rows with factor and best log-likelihood multiplied."""
+        rows = self._single.primitive(x)
+        return rows._replace(factor=rows.factor * self.weight, best=rows.best * self.weight)
 
 
-class WeightedGaussian(Gaussian):
+class WeightedGaussian(CaseWeights, Gaussian):
     """Gaussian rows whose log-likelihood counts ``weight`` times: curvature and slope are those of ``sd / sqrt(w)``."""
 
     def __init__(self, family: Gaussian, weight: Array) -> None:
@@ -116,41 +122,13 @@ class WeightedGaussian(Gaussian):
         if family.places is None:
             self.sd = (np.asarray(family.sd) / np.sqrt(weight)).astype(family.sd.dtype)
 
-    def __repr__(self) -> str:
-        return f"{self._single!r} with case weights"
-
-    @property
-    def unweighted(self) -> Family:
-        """The family of one case."""
-        return self._single
-
     def with_sd(self, sd: Any) -> Self:
         """Return rows of another sd, with the same weights."""
         return type(self)(self._single.with_sd(sd), self.weight)
 
-    def astype(self, dtype: np.dtype) -> Self:
-        """Return the family with ``sd`` in ``dtype``."""
-        return type(self)(self._single.astype(dtype), self.weight)
-
-    def take(self, variables: Array) -> Self:
-        """Return the family of the chosen variables."""
-        return type(self)(self._single.take(variables), self.weight[variables])
-
     def log_constant(self) -> Array:
         """Return what ``w log N(y; eta, sd^2)`` has beyond ``log N(y; eta, sd^2 / w)``."""
         return self._log_density_at_mean() - super()._log_density_at_mean()
-
-    def sample(self, eta: Array, rng: np.random.Generator) -> Array:
-        """Draw one case of each row."""
-        return self._single.sample(eta, rng)
-
-    def cumulative(self, y: Array, eta: Array) -> Array:
-        """Return ``P(Y <= y | eta)`` of one case."""
-        return self._single.cumulative(y, eta)
-
-    def quantile(self, p: Array, eta: Array) -> Array:
-        """Return the quantile of one case."""
-        return self._single.quantile(p, eta)
 
     def _log_density_at_mean(self) -> Array:
         return self.weight * self._single._log_density_at_mean()

@@ -1,8 +1,17 @@
 """Posteriors as ArviZ has them: draws, what they predict, and how likely they make the data.
 
 Draws are independent draws of the approximation, so they are one chain, and there are no chains to compare. ArviZ's
-``loo`` asks for the axes "chain" and "draw" by these names; ``sample_dims=["sample"]`` gives one axis instead, as
-``arviz_base.from_numpyro_svi`` does.
+``loo`` and ``loo_approximate_posterior`` ask for the axes "chain" and "draw" by these names; ``sample_dims=["sample"]``
+gives one axis instead, as ``arviz_base.from_numpyro_svi`` does.
+
+``loo_approximate_posterior`` also asks for ``log_p`` and ``log_q`` of the draws. A draw is that of a component k, which
+q chooses with probability w_k, and y given it::
+
+    log_q = log w_k + log q_k(y)
+    log_p = log w_k - L_k + log p(x, y | theta_k)      theta_k: the unknown scales of the component
+
+with L_k the estimate of the log evidence log p(x | theta_k): integration over scales makes w_k proportional to
+p(theta_k) exp L_k times the node's share of volume, so log_p is that of the target on the nodes, up to a constant.
 """
 
 from __future__ import annotations
@@ -15,8 +24,11 @@ import numpy as np
 from forestmix.arrays import Array, generator
 from forestmix.checks import whole_number
 from forestmix.errors import ArgumentError, MissingExtraError
-from forestmix.files.views import one_observation
+from forestmix.files.views import check_names, one_observation
 from forestmix.posterior.component import Component
+from forestmix.posterior.evidence import gaussian_elbo
+from forestmix.posterior.importance import log_joint, log_proposal, system_of
+from forestmix.posterior.result import Result, reported
 from forestmix.posterior.table import latent_names
 from forestmix.weights.layered import slices_of
 
@@ -26,12 +38,16 @@ if TYPE_CHECKING:
 
 
 class _Draws(NamedTuple):
-    """Draws of one observation: latents (S, m), scales by name (S,), new x and the log-likelihood of x, (S, n)."""
+    """Draws of one observation: latents (S, m), scales by name (S,), new x and the log-likelihood of x, (S, n).
+
+    ``densities``: ``log_p`` and ``log_q``, (S,) each; empty where they are not known.
+    """
 
     latents: Array
     scales: dict[str, Array]
     predicted: Array
     log_likelihood: Array
+    densities: dict[str, Array]
 
 
 class _Layout(NamedTuple):
@@ -45,16 +61,19 @@ class _Layout(NamedTuple):
 
 
 def posterior_tree(
-    posterior: Posterior, size: int, rng: Any, names: Sequence[str] | None, sample_dims: Sequence[str]
+    found: Any, size: int, rng: Any, names: Sequence[Any] | None, sample_dims: Sequence[str]
 ) -> Any:  # fmt: skip
-    """Return the tree of a posterior of one observation; ``names`` are those of its latents."""
+    """Return the tree of a posterior of one observation, or of a result; ``names`` are those of its latents."""
+    posterior: Posterior = reported(found) if isinstance(found, Result) else found
     one_observation(posterior, "to_arviz")
+    check_names(posterior, names)
     draws = _drawn(posterior, whole_number("size", size), generator(rng))
     sizes = posterior.model.latent_sizes
     numbers = [""] if len(sizes) == 1 else [f"_{k}" for k in range(len(sizes))]
     latents = {f"y{n}": draws.latents[:, part] for n, part in zip(numbers, slices_of(sizes), strict=True)}
-    own = names if len(sizes) == 1 else None
-    labels: dict[str, list[Any]] = {f"latent{n}": latent_names(own, m) for n, m in zip(numbers, sizes, strict=True)}
+    labels: dict[str, list[Any]] = {
+        f"latent{n}": latent_names(posterior.model, k, names) for k, n in enumerate(numbers)
+    }
     dimensions = {f"y{n}": [f"latent{n}"] for n in numbers}
     rows = list(range(posterior.data.x.shape[1]))
     return _tree(posterior, draws, _Layout({**latents, **draws.scales}, dimensions, labels, "x", rows), sample_dims)
@@ -91,6 +110,8 @@ def _tree(posterior: Posterior, draws: _Draws, layout: _Layout, sample_dims: Seq
         "log_likelihood": {name: axes(draws.log_likelihood[:, there])},
         "observed_data": {name: data.x[0, there]},
     }
+    if draws.densities:
+        groups["sample_stats"] = {key: axes(values) for key, values in draws.densities.items()}
     rows = [label for label, known in zip(layout.rows, there, strict=True) if known]
     return arviz_base.from_dict(
         groups, sample_dims=list(sample_dims), coords={**layout.labels, "row": rows},
@@ -118,16 +139,24 @@ def _library() -> Any:
 
 def _drawn(posterior: Posterior, size: int, rng: np.random.Generator) -> _Draws:
     """Draw latents with the scales of the component that each comes from, and x given both."""
-    components, shares = posterior.mixture.components, posterior.mixture.weights[0]
-    chosen = np.sort(rng.choice(len(components), size, p=shares / np.sum(shares)))
-    parts = [_component_draws(posterior, components[k], int(np.sum(chosen == k)), rng) for k in np.unique(chosen)]
+    components, weights = posterior.mixture.components, posterior.mixture.weights[0]
+    shares = weights / np.sum(weights)
+    chosen = np.sort(rng.choice(len(components), size, p=shares))
+    parts = [
+        _component_draws(posterior, components[k], shares[k], int(np.sum(chosen == k)), rng) for k in np.unique(chosen)
+    ]
     order = rng.permutation(size)
-    scales = {name: np.concatenate([part.scales[name] for part in parts])[order] for name in parts[0].scales}
     latents, predicted, likelihood = (np.concatenate([part[field] for part in parts])[order] for field in (0, 2, 3))
-    return _Draws(latents, scales, predicted, likelihood)
+    scales, densities = (
+        {name: np.concatenate([part[field][name] for part in parts])[order] for name in parts[0][field]}
+        for field in (1, 4)
+    )
+    return _Draws(latents, scales, predicted, likelihood, densities)
 
 
-def _component_draws(posterior: Posterior, component: Component, count: int, rng: np.random.Generator) -> _Draws:
+def _component_draws(
+    posterior: Posterior, component: Component, share: float, count: int, rng: np.random.Generator
+) -> _Draws:
     """Draw from one component: ``log p(x | y)`` is that of a natural parameter without spread."""
     layer = component.layer
     latents = component.sample(count, rng)[:, 0]
@@ -136,4 +165,18 @@ def _component_draws(posterior: Posterior, component: Component, count: int, rng
     likelihood = layer.family.expectations(x, eta, np.zeros_like(eta)).log_likelihood
     known = {name: component.scales.get(one.scale, one.mean) for name, one in posterior.scales.items()}
     scales = {name: np.full(count, float(value)) for name, value in known.items()}
-    return _Draws(latents, scales, layer.family.sample(eta, rng), np.broadcast_to(likelihood, eta.shape))
+    densities = _densities(posterior, component, share, latents)
+    return _Draws(latents, scales, layer.family.sample(eta, rng), np.broadcast_to(likelihood, eta.shape), densities)
+
+
+def _densities(posterior: Posterior, component: Component, share: float, latents: Array) -> dict[str, Array]:
+    """Return ``log_p`` and ``log_q`` of draws; empty where ``log det Sigma`` is not known."""
+    if not posterior.gaussian:
+        return {}
+    system = system_of(posterior.system, component)
+    bound = gaussian_elbo(system, component.fitted())
+    if bound is None:
+        return {}
+    bound = bound + component.covariance.left_out()
+    log_q = np.log(share) + log_proposal(system, component, latents)
+    return {"log_p": np.log(share) - bound[0] + log_joint(system, latents), "log_q": log_q}

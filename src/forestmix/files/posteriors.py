@@ -14,11 +14,14 @@ from forestmix.errors import ForestmixError
 from forestmix.files.codec import Codec, state
 from forestmix.files.generators import built_generator, generator_fields
 from forestmix.model import DEF, Layer, Observations
+from forestmix.posterior.columns import Columns
 from forestmix.posterior.component import Component, FactorisedComponent
 from forestmix.posterior.covariance import Covariance, CovarianceBatch, DiagonalCovariance, FactoredCovariance
-from forestmix.posterior.factor import BlockFactor, Columns
+from forestmix.posterior.each import EachPosterior
+from forestmix.posterior.factor import BlockFactor
 from forestmix.posterior.iterative import IterativeCovariance
 from forestmix.posterior.posterior import Posterior
+from forestmix.posterior.remainder import Remainder
 from forestmix.posterior.row_factored import RowFactoredCovariance
 from forestmix.posterior.scale_posterior import ScalePosterior
 from forestmix.posterior.system import LatentSystem
@@ -67,11 +70,15 @@ def _built_iterative(given: dict[str, Any], around: Surroundings) -> IterativeCo
 
 
 def _block(one: BlockFactor) -> dict[str, Any]:
-    return {"kappa": one.kappa, "precision": one._precision, "held": one._held is not None}
+    wider = None if one._wider is None else list(one._wider)
+    return {"kappa": one.kappa, "precision": one.prior_precision, "held": one._held is not None, "wider": wider}
 
 
 def _built_block(given: dict[str, Any], around: Surroundings) -> BlockFactor:
     one = BlockFactor(around.columns, given["kappa"], given["precision"])
+    # Files of older versions have no variances wider than q's.
+    if given.get("wider") is not None:
+        one = one.widened(Remainder(*given["wider"]))
     return one if given["held"] else one.released()
 
 
@@ -178,4 +185,8 @@ CODECS = (
         ("scale", "_theta", "_density", "_cumulative", "mean", "sd", "log_mean", "log_sd"),
     ),
     Codec("posterior", Posterior, _posterior, _built_posterior),
+    Codec(
+        "posterior of each", EachPosterior, lambda one: {"parts": one.parts, "model": one.model, "data": one.data},
+        lambda given: EachPosterior(given["parts"], given["model"], given["data"]),
+    ),
 )  # fmt: skip

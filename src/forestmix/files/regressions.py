@@ -8,6 +8,7 @@ from forestmix.errors import ForestmixError
 from forestmix.files.codec import Codec, record
 from forestmix.files.formulas import StoredSpec, check_formula, is_sparse, stored_context
 from forestmix.files.frames import built_frame, built_index, frame_fields, index_fields
+from forestmix.inference.status import Status
 from forestmix.regression.cases import Cases
 from forestmix.regression.fit import Fit
 from forestmix.regression.formula import Block, Design, _GroupBlocks
@@ -102,13 +103,15 @@ def _fit(fit: Fit) -> dict[str, Any]:
         "posterior": fit.posterior,
         "scales": [{"scale": scale, "posterior": one} for scale, one in fit.scales.items()],
         "message": fit.solution.message,
+        "trace": fit.trace,
+        "status": fit.status.name,
     }
 
 
 def _built_fit(given: dict[str, Any]) -> Fit:
     scales = {one["scale"]: one["posterior"] for one in given["scales"]}
     design = _built_design(given["design"], given["cases"].frame)
-    solution = Solution(given["posterior"], scales, given["message"])
+    solution = Solution(given["posterior"], scales, given["message"], given["trace"], Status[given["status"]])
     return Fit(given["family"], design, given["priors"], given["cases"], given["model"], solution)
 
 

@@ -10,6 +10,7 @@ from forestmix.files.codec import Codec, record
 from forestmix.files.families import dtype_of
 from forestmix.files.posteriors import components_of, joined_components
 from forestmix.inference.status import Status, Trace
+from forestmix.posterior.each import EachJoint
 from forestmix.posterior.joint import Joint
 from forestmix.posterior.layer import LayerPosterior
 from forestmix.posterior.result import Result
@@ -20,23 +21,30 @@ _PLAIN = ("layers", "algorithm", "objective_name", "objective", "climbed", "conv
 
 
 def _result(result: Result) -> dict[str, Any]:
-    joint = result.joint
+    of_each = result.joint.posteriors if isinstance(result.joint, EachJoint) else None
+    joint = None if isinstance(result.joint, EachJoint) else result.joint
     return {
         **{name: getattr(result, name) for name in _PLAIN},
         "status": [one.name for one in np.atleast_1d(np.asarray(result.status, object))],
         "single": isinstance(result.status, Status),
-        "scales": [{"name": name, "posterior": result.scales[name]} for name in result.scales],
+        "scales": [{"name": name, "posterior": one} for name, one in result.scales.items() if of_each is None],
         "components": None if joint is None else components_of(joint.components),
         "component_weights": None if joint is None else joint.weights,
         "log_evidence": None if joint is None else joint.log_evidence,
         "joint_factors": None if joint is None else joint.factors,
+        "of_each": of_each,
     }
 
 
 def _built_result(given: dict[str, Any]) -> Result:
     fields = {name: given[name] for name in _PLAIN}
     statuses = np.array([Status[name] for name in given["status"]], object)
-    joint = None
+    joint: Joint | EachJoint | None = None
+    scales = {one["name"]: one["posterior"] for one in given["scales"]}
+    # Files of older versions know of one set of scales for a batch only.
+    if given.get("of_each") is not None:
+        joint = EachJoint(tuple(given["of_each"]))
+        scales = joint.scales()
     if given["components"] is not None:
         components = joined_components(given["components"], given["model"], given["data"])
         factors = given["joint_factors"]
@@ -44,7 +52,7 @@ def _built_result(given: dict[str, Any]) -> Result:
     return Result(
         **{**fields, "layers": tuple(fields["layers"])}, joint=joint,
         status=statuses[0] if given["single"] else statuses,
-        scales={one["name"]: one["posterior"] for one in given["scales"]},
+        scales=scales,
     )  # fmt: skip
 
 

@@ -8,26 +8,30 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from forestmix.errors import ArgumentError, ForestmixError, MissingExtraError
-from forestmix.posterior.table import latent_names
+from forestmix.posterior.result import Result
+from forestmix.posterior.table import latent_labels, latent_names
 
 if TYPE_CHECKING:
     from forestmix.forest.estimator import ForestMixtureModel
     from forestmix.posterior.posterior import Posterior
-    from forestmix.posterior.result import Result
     from forestmix.regression.fit import Fit
 
 
-def posterior_dataset(posterior: Posterior, level: float, names: Sequence[str] | None = None) -> Any:
-    """Return mean, sd and interval of each latent, and of each unknown scale, with their names."""
-    variables, coordinates = _layers(posterior.layers, posterior.data.single, level, names)
-    scales = {name: (one.mean, one.sd, *one.interval(level)) for name, one in posterior.scales.items()}
-    _add_scales(variables, coordinates, scales, level)
-    return _dataset(variables, coordinates, {"kind": posterior.kind, "level": level})
+def latent_dataset(found: Any, level: float, names: Sequence[Any] | None = None) -> Any:
+    """Return mean, sd and interval of each latent and unknown scale by name, and how the run of a result went."""
+    variables, coordinates = _layers(found, level, names)
+    if isinstance(found, Result):
+        _add_run(variables, coordinates, found)
+        attributes = {"kind": "factorised"}
+        attributes |= {name: getattr(found, name) for name in ("algorithm", "objective_name", "message")}
+    else:
+        scales = {name: _scale_moments(one, level) for name, one in found.scales.items()}
+        _add_scales(variables, coordinates, scales, level)
+        attributes = {"kind": found.kind}
+    return _dataset(variables, coordinates, {**attributes, "level": level})
 
 
-def result_dataset(result: Result, level: float, names: Sequence[str] | None = None) -> Any:
-    """Return mean, sd and interval of each factor of q, and how the run went."""
-    variables, coordinates = _layers(result.layers, result.data.single, level, names)
+def _add_run(variables: dict[str, Any], coordinates: dict[str, Any], result: Result) -> None:
     lead = [] if result.data.single else ["observation"]
     trace = result.trace
     coordinates["iteration"] = trace.iteration
@@ -36,8 +40,6 @@ def result_dataset(result: Result, level: float, names: Sequence[str] | None = N
     variables["trace_seconds"] = (["iteration"], trace.seconds, "seconds since the start, s")
     for name in ("objective", "converged", "n_iter"):
         variables[name] = (lead, np.asarray(getattr(result, name)), f"{name} of the run")
-    attributes = {"algorithm": result.algorithm, "objective_name": result.objective_name, "message": result.message}
-    return _dataset(variables, coordinates, {"kind": "factorised", "level": level, **attributes})
 
 
 def fit_dataset(fit: Fit, level: float) -> Any:
@@ -71,25 +73,20 @@ def forest_dataset(model: ForestMixtureModel) -> Any:
     return _dataset(variables, {"variable": list(names)}, {"family": model.family, "parents": model.parents})
 
 
-def posterior_frame(posterior: Any, level: float, names: Sequence[str] | None = None) -> Any:
+def latent_frame(found: Any, level: float, names: Sequence[Any] | None = None) -> Any:
     """Return a table with a row for each latent, by layer and observation where there are several."""
     pandas = _pandas()
-    single, count = posterior.data.single, len(posterior.layers)
+    count = check_names(found, names)
     tables = {}
-    for k, layer in enumerate(posterior.layers):
+    for k, layer in enumerate(found.layers):
         low, high = layer.interval(level)
         parts = {"mean": layer.mean, "sd": layer.sd, f"{50 * (1 - level):g} %": low, f"{50 * (1 + level):g} %": high}
-        labels = latent_names(names if count == 1 else None, np.shape(layer.mean)[-1])
-        index = pandas.Index(labels, name="latent")
-        if not single:
-            index = pandas.MultiIndex.from_product([range(len(layer.mean)), labels], names=["observation", "latent"])
+        labels = latent_labels(found.model, k, names)
+        index = pandas.Index(labels, name="latent", tupleize_cols=False)
+        if not found.data.single:
+            index = pandas.MultiIndex.from_product([range(len(layer.mean)), index], names=["observation", "latent"])
         tables[k] = pandas.DataFrame({name: np.ravel(np.asarray(part)) for name, part in parts.items()}, index=index)
     return tables[0] if count == 1 else pandas.concat(tables, names=["layer"])
-
-
-def fit_frame(fit: Fit, level: float) -> Any:
-    """Return the summary of a regression as a table of pandas."""
-    return fit.summary(level).to_pandas()
 
 
 def forest_frame(model: ForestMixtureModel) -> Any:
@@ -112,32 +109,46 @@ def _texts(level: float) -> tuple[str, str, str, str]:
     return "mean", "standard deviation", f"lower end of the {level:g} interval", f"upper end of the {level:g} interval"
 
 
-def _layers(
-    layers: Sequence[Any], single: bool, level: float, names: Sequence[str] | None
-) -> tuple[dict[str, Any], dict[str, Any]]:
+def _layers(found: Any, level: float, names: Sequence[Any] | None) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return mean, sd and interval of each layer; those of a deep model have the layer's number in their names."""
-    if names is not None and len(layers) > 1:
-        raise ArgumentError(f"names must be left out for a model with {len(layers)} latent layers.")
+    count, single = check_names(found, names), found.data.single
     variables: dict[str, Any] = {}
-    coordinates: dict[str, Any] = {} if single else {"observation": np.arange(len(layers[0].mean))}
-    for k, layer in enumerate(layers):
-        number = "" if len(layers) == 1 else f"_{k}"
+    coordinates: dict[str, Any] = {} if single else {"observation": np.arange(len(found.layers[0].mean))}
+    for k, layer in enumerate(found.layers):
+        number = "" if count == 1 else f"_{k}"
         dimensions = [*([] if single else ["observation"]), f"latent{number}"]
-        coordinates[f"latent{number}"] = latent_names(names, np.shape(layer.mean)[-1])
+        coordinates[f"latent{number}"] = latent_names(found.model, k, names)
         parts = (layer.mean, layer.sd, *layer.interval(level))
         for name, values, text in zip(_NAMES, parts, _texts(level), strict=True):
             variables[f"{name}{number}"] = (dimensions, np.asarray(values), f"{text} of each latent")
     return variables, coordinates
 
 
+def check_names(found: Any, names: Sequence[Any] | None) -> int:
+    """Return the number of latent layers, once it is known that names are given for one alone."""
+    count = len(found.layers)
+    if names is not None and count > 1:
+        raise ArgumentError(f"names must be left out for a model with {count} latent layers.")
+    return count
+
+
+def _scale_moments(scale: Any, level: float) -> tuple[Any, ...]:
+    """Return mean, sd and both ends of the interval of a scale; (N,) each where observations have their own."""
+    if isinstance(scale, tuple):
+        return tuple(np.array(part) for part in zip(*(_scale_moments(one, level) for one in scale), strict=True))
+    return (scale.mean, scale.sd, *scale.interval(level))
+
+
 def _add_scales(
-    variables: dict[str, Any], coordinates: dict[str, Any], scales: Mapping[str, tuple[float, ...]], level: float
+    variables: dict[str, Any], coordinates: dict[str, Any], scales: Mapping[str, tuple[Any, ...]], level: float
 ) -> None:
     if not scales:
         return
     coordinates["scale"] = list(scales)
     for name, values, text in zip(_NAMES, zip(*scales.values(), strict=True), _texts(level), strict=True):
-        variables[f"scale_{name}"] = (["scale"], np.array(values), f"{text} of each unknown scale")
+        stacked = np.array(values)
+        dimensions = ["scale", "observation"][: stacked.ndim]
+        variables[f"scale_{name}"] = (dimensions, stacked, f"{text} of each unknown scale")
 
 
 def _dataset(variables: Mapping[str, Any], coordinates: Mapping[str, Any], attributes: Mapping[str, Any]) -> Any:

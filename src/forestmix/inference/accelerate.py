@@ -106,7 +106,7 @@ class ConjugateSteps(Accelerator):
             self.patience = np.inf
         factors = type(point.q)
         if self.factor is not None:
-            return Proposal(factors(point.q.mean + self.factor.step(problem, point), self.sd), 1, problem.size)
+            return Proposal(factors(point.q.mean + self.factor(problem, point), self.sd), 1, problem.size)
         if not point.carried:
             self.computed = np.abs(point.objective)
             # The variances of the start are left at the first step; afterwards they are these already.

@@ -33,6 +33,11 @@ class Proposal:
 class Memory:
     """What an algorithm carries from one iteration to the next. This one carries nothing."""
 
+    @property
+    def note(self) -> str:
+        """What the result's message says of how the steps were made."""
+        return ""
+
     def take(self, keep: Array) -> Memory:
         """Return the memory of the chosen observations, after the others have finished."""
         return self
@@ -97,11 +102,6 @@ class Algorithm(ABC):
     def retreats(self, problem: Any, point: Any, refused: Any, memory: Any) -> Iterator[Any]:
         """Yield safer and safer steps to take where ``refused`` lowered the objective; none by default."""
         yield from ()
-
-
-def check_order(order: str, known: tuple[str, ...]) -> str:
-    """Return ``order`` if it is known."""
-    return one_of("order", order, known)
 
 
 def choose_objective(objective: str) -> str:

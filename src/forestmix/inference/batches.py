@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from reprlib import repr as shown
+from typing import Any
 
 import numpy as np
 
@@ -25,8 +26,9 @@ LARGEST_FACTOR = 5000
 def parts_of_batch(model: DEF, data: Observations, memory_budget: float) -> list[Array]:
     """Return the observations in parts, each within the budget or a single one.
 
-    Under Gaussian rows the observations that miss the same entries share one matrix, so they go together: with others
-    among them none could be solved by a factor of it, and each would end elsewhere than by itself.
+    Under Gaussian rows the observations that miss the same entries and have the same case weights share one matrix, so
+    they go together: with others among them none could be solved by a factor of it, and each would end elsewhere than
+    by itself.
     """
     if not is_number(memory_budget) or not memory_budget > 0:
         raise ArgumentError(f"memory_budget must be a positive number of bytes; got {shown(memory_budget)}.")
@@ -37,13 +39,16 @@ def parts_of_batch(model: DEF, data: Observations, memory_budget: float) -> list
 
 def _alike(model: DEF, data: Observations) -> list[Array]:
     """Return the observations that are run together."""
-    everything = np.arange(len(data.x))
-    if data.observed is None or not model.layers[0].family.curvature_is_constant:
-        return [everything]
-    _, pattern = np.unique(np.packbits(data.observed, axis=1), axis=0, return_inverse=True)
+    below, observed = model.layers[0], data.observed
+    own_weights = below.family.differs_by_observation
+    if not below.family.curvature_is_constant or (observed is None and not own_weights):
+        return [np.arange(len(data.x))]
+    there = np.ones((len(data.x), 1)) if observed is None else observed
+    told: Any = there * np.asarray(below.case_weights) if own_weights else there
     if min(model.n_observed, model.n_latent) > LARGEST_FACTOR:
         # There is no factor to share: what is complete goes together, and so does the rest.
-        pattern = data.observed.all(axis=1).astype(int)
+        told = np.all(there, axis=1, keepdims=True)
+    _, pattern = np.unique(told, axis=0, return_inverse=True)
     return [np.flatnonzero(pattern.ravel() == k) for k in np.unique(pattern)]
 
 
@@ -63,7 +68,8 @@ def merged(outcomes: Sequence[Outcome], parts: Sequence[Array]) -> Outcome:
         np.concatenate([getattr(outcome, name) for outcome in outcomes])[back]
         for name in ("objective", "status", "n_iter")
     )
-    return Outcome(factors, objective, status, n_iter, _trace([outcome.trace for outcome in outcomes], back))
+    trace, notes = _trace([outcome.trace for outcome in outcomes], back), {outcome.note for outcome in outcomes}
+    return Outcome(factors, objective, status, n_iter, trace, "\n".join(sorted(notes)))
 
 
 def _trace(traces: Sequence[Trace], back: Array) -> Trace:

@@ -9,9 +9,9 @@ import numpy as np
 import scipy
 
 from forestmix.arrays import generator
-from forestmix.checks import whole_number
-from forestmix.inference.base import Algorithm, Proposal, check_order
-from forestmix.inference.schedule import Cursor, OneOfEveryBlock, SweepMemory
+from forestmix.checks import one_of, whole_number
+from forestmix.inference.base import Algorithm, Proposal
+from forestmix.inference.schedule import Sweeps, one_of_every_block
 from forestmix.partition import Partition, check_groups
 from forestmix.weights import Weights
 
@@ -40,22 +40,21 @@ class BlockCoordinate(Algorithm):
     monotone: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        check_order(self.order, ("cyclic", "random"))
+        one_of("order", self.order, ("cyclic", "random"))
         whole_number("steps_per_iteration", self.steps_per_iteration, optional=True)
         generator(self.seed, "seed")
         if self.blocks is not None:
             check_groups("blocks", self.blocks)
 
-    def start(self, problem: Any, point: Any) -> SweepMemory:
+    def start(self, problem: Any, point: Any) -> Sweeps:
         """Return the first sweep over the blocks."""
         given = self.blocks
         blocks = independent_blocks(problem.weights) if given is None else Partition.of("blocks", given, problem.size)
-        schedule = OneOfEveryBlock(blocks, shuffle=self.order == "random")
-        return SweepMemory(Cursor(schedule, generator(self.seed, "seed")))
+        return Sweeps(one_of_every_block(blocks, self.order == "random"), generator(self.seed, "seed"))
 
-    def propose(self, problem: Any, point: Any, memory: SweepMemory) -> Proposal:
+    def propose(self, problem: Any, point: Any, memory: Sweeps) -> Proposal:
         """Update one variable of every block, several times over."""
-        groups = memory.cursor.take(self.steps_per_iteration)
+        groups = memory.next_steps(self.steps_per_iteration)
         return Proposal(problem.sweep(point, groups, surrogate=False), len(groups.sizes), len(groups.members))
 
 

@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from forestmix.arrays import generator
-from forestmix.checks import whole_number
+from forestmix.checks import one_of, whole_number
 from forestmix.errors import ArgumentError
-from forestmix.inference.base import Algorithm, Memory, Proposal, check_order
-from forestmix.inference.schedule import Cursor, OneOfEveryBlock, SweepMemory
+from forestmix.inference.base import Algorithm, Memory, Proposal
+from forestmix.inference.schedule import Sweeps, one_of_every_block
 from forestmix.partition import Partition
 
 
@@ -38,7 +38,7 @@ class CAVI(Algorithm):
     any_latents: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_order(self.order, ("cyclic", "random", "greedy"))
+        one_of("order", self.order, ("cyclic", "random", "greedy"))
         whole_number("steps_per_iteration", self.steps_per_iteration, optional=True)
         generator(self.seed, "seed")
 
@@ -52,13 +52,12 @@ class CAVI(Algorithm):
         if self.order == "greedy":
             return Memory()
         everything = Partition.from_lists([np.arange(problem.size)])
-        schedule = OneOfEveryBlock(everything, shuffle=self.order == "random")
-        return SweepMemory(Cursor(schedule, generator(self.seed, "seed")))
+        return Sweeps(one_of_every_block(everything, self.order == "random"), generator(self.seed, "seed"))
 
     def propose(self, problem: Any, point: Any, memory: Any) -> Proposal:
         """Update the next variables."""
         if self.order == "greedy":
             steps = problem.size if self.steps_per_iteration is None else self.steps_per_iteration
             return Proposal(problem.sweep_greedy(point, steps), steps, steps)
-        groups = memory.cursor.take(self.steps_per_iteration)
+        groups = memory.next_steps(self.steps_per_iteration)
         return Proposal(problem.sweep(point, groups, surrogate=False), len(groups.sizes), len(groups.members))

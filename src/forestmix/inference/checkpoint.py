@@ -13,6 +13,7 @@ import json
 import os
 import time
 import zipfile
+from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
 from functools import cached_property
 from pathlib import Path
@@ -64,15 +65,14 @@ class Checkpoint(NoCheckpoint):
         if any(layer.weights.on_device for layer in model.layers):
             raise ArgumentError("checkpoint must be None for W in an array of another library.")
         self.path, self.seconds, self.written = Path(path), seconds, time.monotonic()
-        self.digest, self.probes = _digest(model, data, algorithm), _probes(model)
+        self.digest, self.probes = digest_of(model, data, algorithm), probes_of(model)
 
     def restore(self, run: Any) -> bool:
         """Put the run where the checkpoint was written; refuse one of another model, of other data or options."""
         if not self.path.exists():
             return False
         found = _read(self.path)
-        alike = found["digest"] == self.digest and len(found["probes"]) == len(self.probes)
-        if not alike or not all(map(_close, found["probes"], self.probes)):
+        if found["digest"] != self.digest or not same_probes(found["probes"], self.probes):
             raise ArgumentError(
                 f"checkpoint must be of the same model, data and algorithm; {self.path} is of others. Remove the file, "
                 "or give another path."
@@ -182,8 +182,8 @@ def _field_names(kind: type) -> list[str] | None:
     return list(getattr(kind, "_fields", ())) or None
 
 
-def _digest(*values: Any) -> str:
-    """Return a hash of everything in objects but their weights, which ``_probes`` stand for."""
+def digest_of(*values: Any) -> str:
+    """Return a hash of everything in objects but their weights, which ``probes_of`` stands for."""
     found = hashlib.sha256()
 
     def add(value: Any) -> None:
@@ -209,12 +209,17 @@ def _digest(*values: Any) -> str:
     return found.hexdigest()
 
 
-def _probes(model: DEF) -> list[Array]:
+def probes_of(model: DEF) -> list[Array]:
     """Return ``W^T r`` of each layer for a fixed r: one pass, wherever W is."""
     generator = np.random.default_rng(0)
     return [
         host(layer.weights.adjoint(generator.standard_normal(layer.size).astype(layer.dtype))) for layer in model.layers
     ]
+
+
+def same_probes(first: Sequence[Array], second: Sequence[Array]) -> bool:
+    """Return whether products that identify weights are of the same ones."""
+    return len(first) == len(second) and all(map(_close, first, second))
 
 
 def _close(first: Array, second: Array) -> bool:

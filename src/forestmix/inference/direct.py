@@ -11,14 +11,15 @@ The factor is of A, or, where there are fewer rows than latents, of a matrix of 
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import scipy
 
 from forestmix.arrays import Array
-from forestmix.problem.factored import affordable, newton_step
 from forestmix.problem.gaussian import GaussianProblem
+from forestmix.problem.newton_system import affordable, newton_step
 from forestmix.weights import Weights
 from forestmix.weights.gram import precision_matrix, row_matrix
 
@@ -34,45 +35,34 @@ MOST_LOST = 1e-4
 MOST_LOST_SQUARED = MOST_LOST**2
 
 
-class Factor(Protocol):
-    """What solves for the means."""
-
-    def step(self, problem: GaussianProblem, point: Any) -> Array:
-        """Return ``A^-1 gradient`` of each observation, (N, m); repeated steps refine the means to rounding."""
+#: Gives ``A^-1 gradient`` of each observation, (N, m), at a point; repeated steps refine the means to rounding.
+Factor = Callable[[GaussianProblem, Any], Array]
 
 
-class FactorOfLatents:
-    """A Cholesky factor of A; raises ``LinAlgError`` where rounding leaves it with a negative pivot."""
-
-    def __init__(self, weights: Weights, kappa: Array, precision: Array) -> None:
-        self.made = _cholesky(precision_matrix(weights, kappa, precision))
-
-    def step(self, problem: GaussianProblem, point: Any) -> Array:
-        """Return ``A^-1 gradient``."""
-        return _solve(self.made, point.gradient)
+def factor_of_latents(weights: Weights, kappa: Array, precision: Array) -> Factor:
+    """Return the solution by a Cholesky factor of A."""
+    made = _cholesky(precision_matrix(weights, kappa, precision))
+    return lambda problem, point: _solve(made, point.gradient)
 
 
-class FactorOfRows:
-    """A Cholesky factor of the matrix of the rows, S, see ``gram.row_matrix``."""
+def factor_of_rows(weights: Weights, kappa: Array, precision: Array) -> Factor:
+    """Return the solution by a Cholesky factor of the matrix of the rows, S, see ``gram.row_matrix``."""
+    root, inverse = np.sqrt(kappa), 1 / precision
+    made = _cholesky(row_matrix(weights, kappa, precision))
 
-    def __init__(self, weights: Weights, kappa: Array, precision: Array) -> None:
-        self.weights, self.root, self.inverse = weights, np.sqrt(kappa), 1 / precision
-        self.made = _cholesky(row_matrix(weights, kappa, precision))
-
-    def step(self, problem: GaussianProblem, point: Any) -> Array:
+    def step(problem: GaussianProblem, point: Any) -> Array:
         """Return ``P^-1 (gradient - W^T K^(1/2) S^-1 K^(1/2) W P^-1 gradient)``."""
-        dtype, gradient = self.weights.dtype, point.gradient
-        rows = self.root * self.weights.forward((gradient * self.inverse).astype(dtype))
-        back = self.weights.adjoint((self.root * _solve(self.made, rows)).astype(dtype))
-        return np.ascontiguousarray(self.inverse * (gradient - back), gradient.dtype)
+        dtype, gradient = weights.dtype, point.gradient
+        rows = root * weights.forward((gradient * inverse).astype(dtype))
+        back = weights.adjoint((root * _solve(made, rows)).astype(dtype))
+        return np.ascontiguousarray(inverse * (gradient - back), gradient.dtype)
+
+    return step
 
 
-class FactorByRows:
-    """QR of the weighted rows, made anew for each step, which takes the rows' errors instead of their sum."""
-
-    def step(self, problem: GaussianProblem, point: Any) -> Array:
-        """Return ``A^-1 gradient``."""
-        return newton_step(problem, point).mean.astype(point.gradient.dtype)
+def orthogonal_step(problem: GaussianProblem, point: Any) -> Array:
+    """Return the solution by QR of the weighted rows, made anew, which takes their errors and not the sum of these."""
+    return newton_step(problem, point).mean.astype(point.gradient.dtype)
 
 
 def needs_orthogonal(problem: GaussianProblem, point: Any, diagonal: Array) -> bool:
@@ -114,16 +104,17 @@ def price(problem: GaussianProblem, point: Any, diagonal: Array) -> float:
 def factor(problem: GaussianProblem, point: Any, diagonal: Array) -> Factor | None:
     """Return the smaller factor, or ``None`` where rounding leaves it with a negative pivot."""
     if needs_orthogonal(problem, point, diagonal):
-        return FactorByRows()
+        return orthogonal_step
     kappa, precision = point.origin.terms.kappa[0].astype(np.float64), problem.prior.precision.astype(np.float64)
-    kind = FactorOfRows if fewer_rows(problem, diagonal) else FactorOfLatents
+    make = factor_of_rows if fewer_rows(problem, diagonal) else factor_of_latents
     try:
-        return kind(problem.weights, kappa, precision)
+        return make(problem.weights, kappa, precision)
     except scipy.linalg.LinAlgError:
         return None
 
 
 def _cholesky(matrix: Array) -> Any:
+    """Return a factor; raises ``LinAlgError`` where rounding leaves it with a negative pivot."""
     return scipy.linalg.cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)
 
 

@@ -9,25 +9,27 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from forestmix.checks import one_of
 from forestmix.engines.protocol import Capability, Engine, require
 from forestmix.errors import ArgumentError
 from forestmix.inference.accelerate import ConjugateSteps
 from forestmix.inference.backtracking import plain_retreats, step_sets
 from forestmix.inference.base import Accelerator, Algorithm, Memory, Proposal, choose_objective
-from forestmix.inference.latent_newton import LatentNewton
-from forestmix.inference.newton import newton
-from forestmix.inference.schedule import Cursor, GroupAfterGroup, SweepMemory
+from forestmix.inference.metric import newton
+from forestmix.inference.newton import TiltedNewton
+from forestmix.inference.schedule import Sweeps, group_after_group
+from forestmix.inference.workers import WorkerSteps, check_workers
 from forestmix.model import DEF, Observations
 from forestmix.partition import Partition, check_groups
 from forestmix.problem.base import Acceleration, Problem
 from forestmix.problem.make import make_problem
-from forestmix.problem.schedules import check_schedule
+from forestmix.problem.schedules import SCHEDULES
 
 #: The accelerator for each kind of steps that a problem allows, from a start and by a method.
 ACCELERATORS: dict[Acceleration, Callable[[Any, Any, str], Memory]] = {
     Acceleration.CONJUGATE: ConjugateSteps.at,
     Acceleration.NEWTON: newton,
-    Acceleration.TILTED: lambda problem, point, method: LatentNewton(len(point.objective)),
+    Acceleration.TILTED: lambda problem, point, method: TiltedNewton(len(point.objective)),
     Acceleration.NONE: lambda problem, point, method: Memory(),
 }
 
@@ -36,20 +38,17 @@ ACCELERATORS: dict[Acceleration, Callable[[Any, Any, str], Memory]] = {
 class ForestMixture(Algorithm):
     """Parallel updates from the forest mixture bound, with no blocks to choose and no step size.
 
-    Schedule: all latents, or one group after another. Rule: the maximiser of the surrogate (Theorem 2), see
-    ``problem.updates.forest_mixture_update``.
+    Schedule: all latents, or one group after another. Rule: ``problem.updates.forest_mixture_update``, Theorem 2.
 
     Args:
-        objective: "fm", the paper's bound; "elbo", the same parallel step climbing the ELBO itself, which ends where
-            coordinate ascent ends; "auto" is "elbo".
-        accelerate: for Gaussian rows, solve for the variances once, then take conjugate gradient steps in the means,
-            and solve for them at once where that is faster (see ``inference.direct``; "cg" and "direct" name one of
-            the two); for other rows, Newton steps (see ``inference.newton``). ``None`` means yes, unless groups are
-            given, for which there is no accelerated step.
-        groups: use the bound inside these groups of latents only, one group after another. Groups of one are
-            coordinate ascent, one group is the forest mixture step.
-        schedule: for deep models without acceleration, which layers are updated at once: "red-black", every second
-            layer and then the others; "bottom-up" or "top-down", one layer after another.
+        objective: "fm", the paper's bound; "elbo", as "auto", the same step to where coordinate ascent ends.
+        accelerate: for Gaussian rows, solve for the variances once, then take conjugate gradient steps in the means, or
+            solve for them where that is faster (``inference.direct``; "cg" and "direct" name one of the two); for
+            other rows, Newton steps (``inference.newton``). ``None`` means yes, unless groups or workers are given.
+        groups: use the bound inside these groups only, one after another; groups of one are coordinate ascent.
+        workers: for W in chunks of columns, each updated by its worker, "synchronous" or "stale"; docs/scaling.md.
+        schedule: of the layers of deep models without acceleration: "red-black", every second one and then the others;
+            "bottom-up" or "top-down", one after another.
 
     """
 
@@ -57,26 +56,26 @@ class ForestMixture(Algorithm):
     accelerate: bool | str | None = None
     groups: Any = None
     schedule: str = "red-black"
+    workers: str | None = None
     name: ClassVar[str] = "fm"
     any_latents: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         choose_objective(self.objective)
-        check_schedule(self.schedule)
-        named = isinstance(self.accelerate, str) and self.accelerate in ("cg", "direct")
-        if not named and self.accelerate is not None and not isinstance(self.accelerate, bool | np.bool_):
-            raise ArgumentError(
-                f"accelerate must be True, False, None, 'cg' or 'direct'; got {shown(self.accelerate)}."
-            )
+        one_of("schedule", self.schedule, SCHEDULES)
+        check_workers(self.workers, self.groups)
+        given, alone = self.accelerate, self.groups is None and self.workers is None
+        if not isinstance(given, bool | np.bool_ | None) and not (isinstance(given, str) and given in ("cg", "direct")):
+            raise ArgumentError(f"accelerate must be True, False, None, 'cg' or 'direct'; got {shown(given)}.")
         if self.groups is not None:
             check_groups("groups", self.groups)
-        if self.accelerate and self.groups is not None:
-            raise ArgumentError("accelerate must be False or None when groups are given: group steps are sequential.")
+        if given and not alone:
+            raise ArgumentError("accelerate must be False or None when groups or workers are given.")
 
     @property
     def accelerated(self) -> bool:
         """Whether accelerated steps are taken."""
-        return self.groups is None if self.accelerate is None else bool(self.accelerate)
+        return self.groups is None and self.workers is None if self.accelerate is None else bool(self.accelerate)
 
     @property
     def sweeps(self) -> bool:
@@ -88,16 +87,17 @@ class ForestMixture(Algorithm):
         groups = None if self.groups is None else Partition.of("groups", self.groups, model.n_latent)
         if groups is not None:
             require(engine, Capability.SWEEP, "groups")
-        # Plain steps climb the ELBO with D for the means and H for the variances; Newton's steps on the paper's bound
-        # precondition with H. Both come from the one pass.
+        # Plain steps climb the ELBO with D and H, Newton's on the paper's bound have H as metric: both from one pass.
         both = groups is None and (self.accelerated == (choose_objective(self.objective) == "fm"))
         return make_problem(model, data, engine, self.objective, groups, both=both)
 
     def start(self, problem: Problem, point: Any) -> Memory:
-        """Return the accelerator's memory, or the place among the groups."""
+        """Return the accelerator's memory, the workers', or the place among the groups."""
+        if self.workers is not None:
+            return WorkerSteps.at(problem, self.workers)
         if self.groups is not None:
             groups = Partition.of("groups", self.groups, problem.size)
-            return SweepMemory(Cursor(GroupAfterGroup(groups), np.random.default_rng(0)))
+            return Sweeps(group_after_group(groups), np.random.default_rng(0))
         if not self.accelerated:
             return Memory()
         method = self.accelerate if isinstance(self.accelerate, str) else "auto"
@@ -107,14 +107,14 @@ class ForestMixture(Algorithm):
         """Make one parallel step over all latents, or one for each group (paper, Algorithm 1)."""
         if isinstance(memory, Accelerator):
             return memory.propose(problem, point)
-        if isinstance(memory, SweepMemory):
-            groups = memory.cursor.take(None)
+        if isinstance(memory, Sweeps):
+            groups = memory.next_steps(None)
             return Proposal(problem.sweep(point, groups, surrogate=True), len(groups.sizes), problem.size)
         q, steps = step_sets(problem, point, self.schedule)
         return Proposal(q, steps, problem.size)
 
     def retreats(self, problem: Problem, point: Any, refused: Any, memory: Memory) -> Iterator[Any]:
-        """Yield what the accelerator holds safer, or shorter plain steps; a plain one of Gaussian rows needs none."""
+        """Yield what the accelerator holds safer, or shorter plain steps; those of Gaussian rows need none."""
         if isinstance(memory, Accelerator):
             yield from memory.retreats(problem, point, refused)
         elif problem.acceleration is Acceleration.NEWTON:

@@ -8,15 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from forestmix.checks import flag, whole_number
-from forestmix.inference.base import Algorithm, Memory, Proposal
+from forestmix.inference.base import Algorithm, Proposal
+from forestmix.inference.schedule import Sweeps, group_after_group
 from forestmix.partition import Partition, check_groups
-
-
-class BlocksMemory(Memory):
-    """The blocks of a run."""
-
-    def __init__(self, blocks: Partition) -> None:
-        self.blocks = blocks
 
 
 @dataclass(frozen=True)
@@ -46,14 +40,16 @@ class Hogwild(Algorithm):
             check_groups("blocks", self.blocks)
         flag("synchronous", self.synchronous)
 
-    def start(self, problem: Any, point: Any) -> BlocksMemory:
-        """Return the blocks."""
+    def start(self, problem: Any, point: Any) -> Sweeps:
+        """Return the blocks, the same in every sweep."""
         if isinstance(self.blocks, int | np.integer):
-            lists = np.array_split(np.arange(problem.size), min(int(self.blocks), problem.size))
-            return BlocksMemory(Partition.from_lists(lists))
-        return BlocksMemory(Partition.of("blocks", self.blocks, problem.size))
+            count = min(int(self.blocks), problem.size)
+            blocks = Partition.from_lists(np.array_split(np.arange(problem.size), count))
+        else:
+            blocks = Partition.of("blocks", self.blocks, problem.size)
+        return Sweeps(group_after_group(blocks), np.random.default_rng(0))
 
-    def propose(self, problem: Any, point: Any, memory: BlocksMemory) -> Proposal:
+    def propose(self, problem: Any, point: Any, memory: Sweeps) -> Proposal:
         """Sweep every block once."""
-        q = problem.sweep_blocks(point, memory.blocks, synchronous=bool(self.synchronous))
-        return Proposal(q, int(memory.blocks.sizes.max()), problem.size)
+        q = problem.sweep_blocks(point, memory.groups, synchronous=bool(self.synchronous))
+        return Proposal(q, int(memory.groups.sizes.max()), problem.size)

@@ -23,7 +23,8 @@ from forestmix.problem.base import Problem
 class Iteration:
     """What a callback sees after each iteration, and once before the first; arrays have (N, ...) for a batch.
 
-    ``mean`` and ``sd`` are those of all latents; the layers of a deep model are stacked, the lowest first.
+    ``mean`` and ``sd`` are those of all latents; the layers of a deep model are stacked, the lowest first. ``share``:
+    how much of the work is done, from 0 to 1, of a run with a full covariance, which has no gradient norm.
     """
 
     iteration: int
@@ -34,6 +35,7 @@ class Iteration:
     seconds: float
     mean: Array
     sd: Array
+    share: float | None = None
 
 
 Callback = Callable[[Iteration], object]
@@ -48,6 +50,7 @@ class Outcome:
     status: Array
     n_iter: Array
     trace: Trace
+    note: str = ""
 
 
 class Run:
@@ -132,7 +135,8 @@ class Run:
     def outcome(self) -> Outcome:
         """Return what the run came to."""
         trace = Trace(*(np.array(column) for column in zip(*self.records, strict=True)))
-        return Outcome(self.problem.split(self.kept), self.objective, self.status, self.n_iter, trace)
+        factors = self.problem.split(self.kept)
+        return Outcome(factors, self.objective, self.status, self.n_iter, trace, self.memory.note)
 
     def _iterate(self) -> None:
         old = self.point

@@ -1,225 +1,191 @@
-"""Acceleration for rows of varying curvature: truncated Newton steps whose inner products are kept as a metric.
+"""Newton's method: one accelerator, whatever solves Newton's equations, and one safeguard.
 
-The means take Newton steps, ``(diag(1 / sigma0^2) + W^T diag(kappa) W) step = gradient``, solved roughly by conjugate
-gradients; the variances take their fixed point ``1 / sigma_j^2 = 1 / sigma0_j^2 + information_j`` along with them. An
-inner iteration is one pass over W that needs no one-dimensional expectations.
+A strategy solves the equations and gives the whole step, and then shorter and shorter parts of it. The whole is
+proposed; where it would lower the objective the loop tries the parts, then the plain step and halves of that, and then
+none. What differs is how the equations are solved, and what the part of a step is:
 
-Every inner iteration leaves a pair (direction, its image), which is exact curvature. The last few pairs make a
-limited-memory quasi-Newton metric (Morales and Nocedal, *Automatic preconditioning by limited memory quasi-Newton
-updating*, SIAM J. Optim. 10, 2000), with the diagonal of the matrix as its start. It preconditions the next inner
-solve; and as long as a step from the metric alone still cuts the gradient by enough, no inner solve is made at all. So
-easy problems are solved by quasi-Newton steps of one pass each, and ill-conditioned ones, on which those stall, by
-Newton's: each time that a step from the metric is refused, twice as many solves are made before the next is tried.
-``python -m benchmarks passes`` measures it beside Newton-CG and L-BFGS.
+- ``JointNewton``: means and standard deviations together (``problem.newton_system``), by a factor for small W, or by
+  conjugate gradients for arrays of other libraries;
+- ``MetricNewton`` (``inference.metric``): the means by a quasi-Newton metric and truncated conjugate gradients, the
+  variances by their fixed point, for large W; it goes over to joint steps where the rows tie the two together;
+- ``TiltedNewton``: latents of any family under Gaussian rows (``problem.latent_curvature``).
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
-from functools import partial
-from typing import Any, NamedTuple
+from copy import copy
+from typing import Any, Literal
 
+import array_api_compat
 import numpy as np
 
-from forestmix.arrays import Array
-from forestmix.inference.backtracking import plain_retreats
+from forestmix.arrays import Array, host
+from forestmix.inference.backtracking import plain_retreats, step_sets
 from forestmix.inference.base import Accelerator, Proposal
-from forestmix.inference.joint_newton import JointNewton
-from forestmix.latents import GaussianFactors
-from forestmix.problem import factored
-from forestmix.problem.conjugate import conjugate_gradients, dot, quotient
-from forestmix.problem.gaussian import GaussianProblem
-from forestmix.problem.points import GaussianPoint
-from forestmix.problem.updates import part_way
+from forestmix.partition import Partition
+from forestmix.problem import latent_curvature
+from forestmix.problem.latent import LatentPoint, LatentProblem
+from forestmix.problem.newton_system import NewtonStep, newton_step
 
-#: Pairs that the metric keeps, each two vectors of length m.
-PAIRS = 40
-#: An inner solve ends when the residual, in the metric of q's precision, is this fraction of the gradient.
-FORCING = 0.3
-#: Inner iterations at most.
-INNER = 100
-#: A step that cut the gradient to this fraction is followed by one from the metric alone.
-ENOUGH = 0.8
+#: Shorter joint steps that are tried, and what each is of the last.
+SHORTER, SHRINK = 25, 0.25
+#: The factor by which a joint step raises a precision at most: from far away its goal may be beyond all numbers.
+MOST_NARROWED = 1e6
 
-#: A step is a setback if it is refused, or leaves the variances' error at more than this fraction and above a limit.
-STUCK, ENOUGH_OF_VARIANCES = 0.5, 1e-4
-#: Setbacks after which means and variances step together.
-SETBACKS = 8
-
-
-#: How often a refused step is halved before the plain step takes its place.
-SHORTER_STEPS = 4
+#: Plain steps before the first tilted step: they choose the basin, and Newton's method the way down it.
+PLAIN = 10
+#: Shorter tilted steps that are tried before the plain one.
+SHORTER_TILTED = 4
+#: A count that needs no long table.
+SMALL_COUNT = 8.0
+#: By what the damping goes down after a step that was taken, and up after one that was refused.
+EASE, DAMP = 0.1, 8.0
+#: A damping below this is less than rounding.
+LEAST_DAMPING = 1e-16
 
 
-class Pair(NamedTuple):
-    """A direction s and its image y, (N, m), and ``1 / s^T y``, 0 where there is no such pair, (N, 1)."""
+class Newton(Accelerator):
+    """Newton steps, each as long as does not lower the objective."""
 
-    direction: Array
-    image: Array
-    inverse: Array
+    def __init__(self) -> None:
+        self.shorter: Iterator[Any] = iter(())
 
-    @classmethod
-    def of(cls, direction: Array, image: Array) -> Pair:
-        """Return the pair; one of zeros changes nothing."""
-        product = dot(direction, image)
-        return cls(direction, image, quotient(np.ones_like(product), product))
+    @abstractmethod
+    def steps(self, problem: Any, point: Any) -> tuple[Iterator[Any], int]:
+        """Return the factors after the whole step and after shorter and shorter parts of it, and the passes it took."""
 
+    def propose(self, problem: Any, point: Any) -> Proposal:
+        """Return the whole step."""
+        self.shorter, passes = self.steps(problem, point)
+        return Proposal(next(self.shorter), 1 + passes, (1 + passes) * problem.size)
 
-class NewtonSteps(Accelerator):
-    """The pairs of the metric for each observation, and whether the last step cut the gradient by enough.
-
-    ``from_metric``: whether the last step was made without a solve; ``solves``: how many are made before the next such
-    step is tried, and ``pause``: how many there were the last time.
-    """
-
-    def __init__(self, n_observations: int) -> None:
-        self.pairs: list[Pair] = []
-        self.last: tuple[Array, Array, Array] | None = None
-        self.trusted = np.zeros(n_observations, bool)
-        self.from_metric, self.solves, self.pause = False, 0, 0
-        self.setbacks, self.last_variances = 0, np.inf
-        self.joint: JointNewton | None = None
-
-    def take(self, keep: Array) -> NewtonSteps:
-        """Return the memory of the chosen observations."""
-        chosen = NewtonSteps(len(keep))
-        chosen.pairs = [Pair(*(part[keep] for part in pair)) for pair in self.pairs]
-        chosen.trusted = self.trusted[keep]
-        chosen.from_metric, chosen.solves, chosen.pause = self.from_metric, self.solves, self.pause
-        chosen.setbacks, chosen.last_variances, chosen.joint = self.setbacks, self.last_variances, self.joint
-        if self.last is not None:
-            mean, gradient, norm = self.last
-            chosen.last = (mean[keep], gradient[keep], norm[keep])
-        return chosen
-
-    def forget(self, which: Array) -> None:
-        """Do not step from the metric alone where it has just led astray, and wait longer each time that it does."""
-        self.setbacks += 1
-        if self.last is not None:
-            self.last[2][which] = 0
-        if self.from_metric:
-            self.solves = self.pause = 2 * self.pause + 1
-
-    def state(self) -> dict[str, Any]:
-        """Return arrays and numbers; joint steps have none of their own."""
-        return {**vars(self), "joint": self.joint is not None}
-
-    def restore(self, state: dict[str, Any], problem: Any, point: Any) -> None:
-        """Go on from a checkpoint."""
-        vars(self).update({**state, "joint": JointNewton() if state["joint"] else None})
-
-    def propose(self, problem: GaussianProblem, point: GaussianPoint) -> Proposal:
-        """Return the next step of the means, and the variances' fixed point at the current rows.
-
-        Where the rows tie the two together, so that neither gets anywhere by itself, joint steps take over.
-        """
-        if self.joint is None and self._is_tied(problem, point):
-            self.joint = JointNewton()
-        if self.joint is not None:
-            return self.joint.propose(problem, point)
-        precision = problem.prior.precision + problem.exact_information(point)
-        norm = np.sqrt(dot(point.gradient, point.gradient / precision))
-        self._learn(point, norm)
-        self.from_metric = bool(self.pairs) and self.solves == 0 and bool(self.trusted.all())
-        if self.from_metric:
-            step, inner = self._metric(point.gradient, precision / self._share_of_diagonal(precision)), 0
-        else:
-            step, inner = self._solve(problem, point, precision, norm)
-            self.solves = max(0, self.solves - 1)
-        self.last = (point.q.mean, point.gradient, norm)
-        q = GaussianFactors((point.q.mean + step).astype(step.dtype), 1 / np.sqrt(problem.precision(point)))
-        return Proposal(q, 1 + inner, (1 + inner) * problem.size)
-
-    def retreats(self, problem: GaussianProblem, point: GaussianPoint, refused: GaussianFactors) -> Iterator[Any]:
-        """Yield shorter parts of a refused step, then the plain step and shorter parts of that, and no step."""
-        shorter = refused
-        if not problem.family.curvature_is_bounded:
-            # Where a grows like an exponential, a step too long by far is the rule, and halving it would take long.
-            shorter = part_way(point.q, refused, safe_share(problem, point.q, refused))
-            yield shorter
-        for _ in range(SHORTER_STEPS):
-            shorter = part_way(point.q, shorter, 0.5)
-            yield shorter
+    def retreats(self, problem: Any, point: Any, refused: Any) -> Iterator[Any]:
+        """Yield shorter parts of the step, then the plain step and shorter parts of that, and no step."""
+        yield from self.shorter
         yield from plain_retreats(problem, point)
 
-    def _is_tied(self, problem: GaussianProblem, point: GaussianPoint) -> bool:
-        """Count the steps that were refused or left the variances' error as it was; return whether they are many."""
-        variances = float(np.max(problem.variance_norm(point)))
-        if variances > max(STUCK * self.last_variances, ENOUGH_OF_VARIANCES):
-            self.setbacks += 1
-        self.last_variances = variances
-        return self.setbacks > SETBACKS and problem.joint
-
-    def _learn(self, point: GaussianPoint, norm: Array) -> None:
-        """Judge the last step by the gradient that it left, and keep it as a pair."""
-        if self.last is None:
-            return
-        mean, gradient, before = self.last
-        self.trusted = (norm < ENOUGH * before)[:, 0]
-        change, fall = point.q.mean - mean, gradient - point.gradient
-        usable = dot(change, fall) > 1e-8 * np.sqrt(dot(change, change) * dot(fall, fall))
-        if usable.any():
-            self._keep(np.where(usable, change, 0), np.where(usable, fall, 0))
-
-    def _keep(self, direction: Array, image: Array) -> None:
-        self.pairs = [*self.pairs, Pair.of(direction, image)][-PAIRS:]
-
-    def _share_of_diagonal(self, precision: Array) -> Array:
-        """Return ``s^T y / y^T P^-1 y`` of the last pair, at most 1, (N, 1): how far to go where no pair has been.
-
-        The diagonal P alone would go too far: it knows nothing of latents that share their rows.
-        """
-        direction, image, _ = self.pairs[-1]
-        share = quotient(dot(direction, image), dot(image, image / precision))
-        return np.where((share > 0) & (share < 1), share, 1)
-
-    def _metric(self, gradient: Array, precision: Array) -> Array:
-        """Apply the two-loop recursion, with the diagonal as the first metric; a pair of zeros changes nothing."""
-        rest, shares = gradient.copy(), []
-        for pair in reversed(self.pairs):
-            shares.append((dot(pair.direction, rest) * pair.inverse).astype(gradient.dtype))
-            rest -= shares[-1] * pair.image
-        step = (rest / precision).astype(gradient.dtype)
-        for pair in self.pairs:
-            step += (shares.pop() - dot(pair.image, step) * pair.inverse).astype(gradient.dtype) * pair.direction
-        return step
-
-    def _solve(self, problem: Any, point: GaussianPoint, precision: Array, norm: Array) -> tuple[Array, int]:
-        """Solve for the Newton step by conjugate gradients, to FORCING; return it and the number of iterations."""
-        new_pairs: list[tuple[Array, Array]] = []
-
-        def product(direction: Array) -> tuple[Array, Array]:
-            image, curvature = problem.normal_image(direction, point.terms.kappa)
-            return image, curvature[:, np.newaxis]
-
-        def enough(residual: Array, squared: Array) -> Array:
-            # All observations go on until the last one is there: a pass costs as much for one as for some.
-            return np.full_like(norm, (np.sqrt(dot(residual, residual / precision)) <= FORCING * norm).all(), bool)
-
-        def keep(direction: Array, image: Array) -> None:
-            new_pairs.append((direction, image))
-
-        metric = partial(self._metric, precision=precision)
-        step = conjugate_gradients(point.gradient, product, metric, enough, INNER, keep).x
-        # Not before the solve has ended: conjugate gradients need one and the same metric throughout.
-        for pair in new_pairs:
-            self._keep(*pair)
-        return step, len(new_pairs)
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps; what is left of a step is of no use after its iteration."""
+        return {name: part for name, part in vars(self).items() if name != "shorter"}
 
 
-def safe_share(problem: GaussianProblem, old: GaussianFactors, new: GaussianFactors) -> Array:
-    """Return the part ``log(1 + d) / d`` of a step that is safe, d being the most that it moves a row, (N, 1).
+class JointNewton(Newton):
+    """Steps in the means and the standard deviations together.
+
+    ``stretch`` is how many times longer than the safe part the last shortened step could be: from far below a count the
+    safe part is too short by orders of magnitude.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stretch = 1.0
+
+    def steps(self, problem: Any, point: Any) -> tuple[Iterator[Any], int]:
+        """Return joint steps."""
+        return self.joint_steps(problem, point), 0
+
+    def joint_steps(self, problem: Any, point: Any) -> Iterator[Any]:
+        """Yield the whole step with straight precisions, then with straight variances, and shorter ones of these."""
+        step, whole = newton_step(problem, point), np.ones((len(point.objective), 1))
+        yield moved(problem, point.q, step, whole, straight="precision")
+        yield moved(problem, point.q, step, whole, straight="variance")
+        share = np.minimum(self.stretch * safe_share(problem, step.mean), 0.5)
+        self.stretch /= SHRINK
+        for k in range(SHORTER):
+            yield moved(problem, point.q, step, SHRINK**k * share, straight="variance")
+            self.stretch *= SHRINK
+
+
+def moved(problem: Any, q: Any, step: NewtonStep, share: Array, *, straight: Literal["precision", "variance"]) -> Any:
+    """Return the factors that go the fraction ``share``, (N, 1), of a step.
+
+    Where the precisions ``1 / sigma^2`` go straight, a step without coupling ends at the variances' fixed point. Where
+    growing variances go straight, ``m_i + v_i / 2`` does too, which is what the rate of a Poisson row depends on. No
+    variance exceeds the prior's at the optimum, so none does on the way.
+    """
+    xp = array_api_compat.array_namespace(q.mean)
+    far = xp.asarray(share, dtype=step.mean.dtype, device=array_api_compat.device(q.mean))
+    mean = xp.astype(q.mean + far * step.mean, q.mean.dtype)
+    prior, change = problem.prior.precision, 2 * far * step.log_sd
+    precision = xp.astype(q.sd, change.dtype) ** -2.0
+    least = xp.maximum(prior + 0 * precision, 1e-2 * precision * xp.astype(prior == 0, precision.dtype))
+    factor = xp.minimum(1 - change, xp.full_like(change, MOST_NARROWED))
+    if straight == "variance":
+        factor = xp.where(change > 0, 1 / (1 + xp.abs(change)), factor)
+    return type(q)(mean, xp.astype(xp.maximum(precision * factor, least) ** -0.5, q.sd.dtype))
+
+
+def safe_share(problem: Any, step: Any) -> Array:
+    """Return the part ``log(1 + d) / d`` of a step of the means that is safe, d the most that it moves a row, (N, 1).
 
     Where the third derivative of ``a`` is at most the second, as for Poisson and logistic rows, that part of a Newton
-    step in the means cannot lower the objective (Sun and Tran-Dinh, *Generalized self-concordant functions*, Math.
-    Program. 178, 2019). It is short for the sake of the worst case, so the whole step is tried first.
+    step cannot lower the objective (Sun and Tran-Dinh, *Generalized self-concordant functions*, Math. Program. 178,
+    2019). It is short for the sake of the worst case, so the whole step is tried first.
     """
-    shift = problem.weights.forward(new.mean - old.mean)
-    largest = np.maximum(np.max(np.abs(shift), axis=1, keepdims=True), np.finfo(shift.dtype).tiny)
+    shift = problem.weights.forward(step)
+    xp = array_api_compat.array_namespace(shift)
+    largest = np.maximum(host(xp.max(xp.abs(shift), axis=1)).astype(np.float64), 1e-300)[:, None]
     return np.log1p(largest) / largest
 
 
-def newton(problem: GaussianProblem, point: GaussianPoint, method: str) -> Accelerator:
-    """Return joint steps where the system is cheap to factor, or has no host arrays, and else separate ones."""
-    jointly = not problem.on_host or (problem.joint and factored.cost(problem) <= factored.CHEAP)
-    return JointNewton() if jointly else NewtonSteps(len(point.objective))
+class TiltedNewton(Newton):
+    """Damped steps for latents of any family under Gaussian rows, each followed by a plain one.
+
+    Newton's step in the means may lead where no factors are, to a negative mean of a latent that is none, and takes the
+    factors' own curvature for constant. The rows' part of the ELBO is quadratic, though, and can be followed anywhere.
+    So from where Newton's step leads a plain step is taken, which knows the factors exactly and brings them back: what
+    is proposed is the maximiser of the surrogate around ``mu + d mu``. At an optimum it is that of Newton's method, and
+    where ``d mu`` is 0 it is the plain step, so that shorter and shorter parts of it end in one that cannot lower the
+    ELBO. ``damping H`` is added to the curvature, (N, 1); the damping goes down after a step that was taken, and up
+    after one that the loop refused.
+    """
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.made = 0
+        self.damping = np.ones((count, 1))
+        self.objective = np.full(count, -np.inf)
+
+    def take(self, keep: Array) -> TiltedNewton:
+        """Return the memory of the chosen observations."""
+        chosen = copy(self)
+        chosen.damping, chosen.objective = self.damping[keep], self.objective[keep]
+        return chosen
+
+    def forget(self, which: Array) -> None:
+        """Damp the next steps of the observations whose step was refused."""
+        if self.made > PLAIN:
+            self.damping[which] *= DAMP / EASE
+
+    def steps(self, problem: LatentProblem, point: LatentPoint) -> tuple[Iterator[Any], int]:
+        """Return plain steps first, and Newton steps then; a sweep for observations that these do not move.
+
+        Counts can be trapped: certain of a value from which the surrogate, narrower than the ELBO, leads nowhere. And
+        latents that are alike can stay alike where one of them should go: a saddle, which a sweep leaves.
+        """
+        self.made += 1
+        if self.made <= PLAIN:
+            return iter([step_sets(problem, point, "red-black")[0]]), 0
+        rows, q, above = problem.interfaces[0], point.q.layers[0], problem.above(point.q, 0)
+        of_rows = rows.slope(problem.seen(point.q, 0), q)
+        slope = latent_curvature.gradient(rows, of_rows, q, above)
+        step, inner = latent_curvature.solve(rows, slope, q.sd, self.damping * rows.information[0])
+        if rows.kind.discrete:
+            # Tables of counts are as long as their means are large: these at most double, beyond what is small.
+            step = np.minimum(step, q.mean + SMALL_COUNT)
+        self.damping = np.maximum(EASE * self.damping, LEAST_DAMPING)
+        trapped = rows.kind.several_optima & (point.objective <= self.objective + point.rounding)
+        self.objective = point.objective
+
+        def parts() -> Iterator[Any]:
+            fall = latent_curvature.image(rows, step)
+            for share in SHRINK ** np.arange(SHORTER_TILTED + 1):
+                new = point.q.replace(0, rows.step_from(q.mean + share * step, of_rows - share * fall, above))
+                if share == 1 and trapped.any():
+                    one_by_one = Partition(np.arange(problem.size + 1), np.arange(problem.size))
+                    new = problem.sweep(point, one_by_one, surrogate=False).where(trapped, new)
+                yield new
+
+        return parts(), inner

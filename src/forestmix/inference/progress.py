@@ -9,6 +9,7 @@ from typing import Self
 import numpy as np
 
 from forestmix.arrays import Array
+from forestmix.weights.chunks import READING
 
 
 class NoProgress:
@@ -25,6 +26,9 @@ class NoProgress:
     def update(self, iteration: int, objective: Array, gradient_norm: Array, active: Array) -> None:
         """Show nothing."""
 
+    def share(self, text: str, done: float) -> None:
+        """Show nothing."""
+
 
 class ProgressBar(NoProgress):
     """A bar that fills as the relative gradient norm falls from 1 to ``tol``, in its logarithm."""
@@ -36,15 +40,17 @@ class ProgressBar(NoProgress):
         self.bar = Progress(*columns, transient=False)
         # Where tol is 0, rounding is what a run gets to.
         self.name, self.goal = name, max(tol, float(np.finfo(np.float64).eps))
-        self.task = self.bar.add_task(name, total=1.0)
+        self.text, self.task = name, self.bar.add_task(name, total=1.0)
 
     def __enter__(self) -> Self:
         self.bar.start()
+        self._token = READING.set(self._read)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        READING.reset(self._token)
         self.bar.stop()
 
     def update(self, iteration: int, objective: Array, gradient_norm: Array, active: Array) -> None:
@@ -63,5 +69,13 @@ class ProgressBar(NoProgress):
         if not done and worst > 0:
             done = min(max(math.log(worst) / math.log(self.goal), 0.0), 1.0)
         batch = f", {finished}/{total} done" if total > 1 else ""
-        text = f"{self.name} {iteration}: objective {float(np.mean(objective)):.6g}, gradient {worst:.1e}{batch}"
-        self.bar.update(self.task, completed=done, description=text)
+        self.text = f"{self.name} {iteration}: objective {float(np.mean(objective)):.6g}, gradient {worst:.1e}{batch}"
+        self.bar.update(self.task, completed=done, description=self.text)
+
+    def _read(self, done: int, total: int) -> None:
+        """Show how much of a file the pass has read."""
+        self.bar.update(self.task, description=f"{self.text}, {100 * done // total} % of W read")
+
+    def share(self, text: str, done: float) -> None:
+        """Show which part of the work is done, between 0 and 1."""
+        self.bar.update(self.task, completed=done, description=f"{self.name}: {text}")

@@ -32,7 +32,7 @@ class Stopping:
       precision of q at its optimum, and of the variances' ``rms_j (P_j sigma_j^2 - 1)``;
     - no mean can be further than ``FARTHEST`` posterior standard deviations from the optimum. The prior gives a bound
       on that for nothing, ``Problem.distance``; where it is too weak, a factor of the matrix says it exactly
-      (``problem.factored``), if that is affordable, and else the run goes on;
+      (``problem.newton_system``), if that is affordable, and else the run goes on;
     - the objective changed by at most ``tol max(1, |objective|)`` or by no more than rounding, or by the same bound
       cannot rise by more.
 

@@ -1,12 +1,11 @@
 """Mean-field factors of latents, one file for each family: moments, divergence, intervals, densities."""
 
 from forestmix.families import Bernoulli, Exponential, Gaussian, Laplace, Poisson, SpikeSlab
-from forestmix.latents.arrays import ArrayFactors
 from forestmix.latents.base import Factors
 from forestmix.latents.batch import Batch, take_rows
 from forestmix.latents.bernoulli import BernoulliFactors
 from forestmix.latents.exponential import ExponentialFactors
-from forestmix.latents.gaussian import GaussianFactors
+from forestmix.latents.gaussian import ArrayFactors, GaussianFactors
 from forestmix.latents.laplace import LaplaceFactors
 from forestmix.latents.poisson import PoissonFactors
 from forestmix.latents.spike_slab import SpikeSlabFactors

@@ -35,11 +35,6 @@ class BernoulliFactors(Factors):
         """Return the factors with ``log q_j(y) = table[..., y]`` up to a constant, for y = 0 and 1."""
         return cls(table[..., 1] - table[..., 0])
 
-    @classmethod
-    def support(cls, eta: Array) -> int:
-        """Return the largest value, 1."""
-        return 1
-
     @cached_property
     def mean(self) -> Array:  # type: ignore[override]
         """``sigma(logit)``."""

@@ -6,12 +6,14 @@ import math
 from dataclasses import dataclass
 from typing import Any, Self
 
+import array_api_compat
 import numpy as np
 import scipy
 
-from forestmix.arrays import Array, inner
+from forestmix.arrays import Array
 from forestmix.families import Gaussian
 from forestmix.latents.base import Factors
+from forestmix.latents.batch import in_place_of
 
 
 @dataclass(frozen=True)
@@ -37,30 +39,16 @@ class GaussianFactors(Factors):
         ratio = (self.sd / family.sd) ** 2
         return 0.5 * ((self.mean - eta) / family.sd) ** 2 + 0.5 * (ratio - 1 - np.log(ratio))
 
-    def divergence(self, prior: Any) -> Array:
-        """Return ``KL(q || p)`` of each observation, (N,).
-
-        ``KL_j = (mean_j - m0_j)^2 / (2 s0_j^2) + (v - 1 - log v) / 2`` with ``v = sd_j^2 / s0_j^2``.
-        """
-        scaled = (self.mean - prior.bias) / prior.family.sd
-        return 0.5 * inner(scaled, scaled) + self.spread_divergence(prior)
-
-    def spread_divergence(self, prior: Any) -> Array:
-        """Return the part of it that comes from the standard deviations, ``sum_j (v - 1 - log v) / 2``, (N or 1,).
-
-        Where ``s0_j`` is infinite, for a latent whose prior is among the rows (``flat.py``), it is minus the entropy of
-        ``q_j``, ``-(1 + log(2 pi sd_j^2)) / 2``.
-        """
-        precision, sd = prior.family.sd.astype(np.float64) ** -2.0, self.sd.astype(np.float64)
-        # A deviation of 0 has an infinite divergence, and a step to it is refused.
-        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-            logarithm = 2 * np.log(sd) + np.log(np.where(precision > 0, precision, 2 * math.pi))
-            return 0.5 * np.sum(sd * sd * precision - 1 - logarithm, axis=1)
-
-    def quantile(self, p: Array) -> Array:
+    def quantile(self, p: Array) -> Any:
         """Return ``mean + sd Phi^-1(p)``."""
-        return self.mean + self.sd * scipy.special.ndtri(p)
+        return self.mean + self.sd * in_place_of(self.mean, scipy.special.ndtri(p), self.mean.dtype)
 
-    def density(self, y: Array) -> Array:
+    def density(self, y: Array) -> Any:
         """Return the normal density."""
-        return np.exp(-0.5 * ((y - self.mean) / self.sd) ** 2) / (self.sd * math.sqrt(2 * math.pi))
+        z = (in_place_of(self.mean, y, self.mean.dtype) - self.mean) / self.sd
+        exp = array_api_compat.array_namespace(self.mean).exp
+        return exp(-0.5 * z * z) / (self.sd * math.sqrt(2 * math.pi))
+
+
+class ArrayFactors(GaussianFactors):
+    """Gaussian factors in arrays of another library, ``mean`` and ``sd`` both (N, m), on the device of the weights."""

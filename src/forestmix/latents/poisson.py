@@ -59,12 +59,6 @@ class PoissonFactors(Factors):
         shifted = table - np.max(table, axis=-1, keepdims=True)
         return cls(shifted - scipy.special.logsumexp(shifted, axis=-1, keepdims=True))
 
-    @classmethod
-    def support(cls, eta: Array) -> int:
-        """Return where the prior's own tail ends."""
-        rate = float(np.exp(np.max(eta)))
-        return int(rate + 12 * np.sqrt(rate) + 30)
-
     @cached_property
     def probabilities(self) -> Array:
         """``q_j(y)`` for y = 0, ..., K."""

@@ -47,8 +47,8 @@ def _style(trace: Trace) -> dict[str, Any]:
     return style | ({"marker": "o", "markersize": 3.5} if len(trace.iteration) <= _MARKED else {})
 
 
-def plot_objective(result: Result, axes: Any = None) -> Any:
-    """Plot the objective alone, for runs that have no gradient norm, and return the axes."""
+def plot_objective(result: Any, axes: Any = None) -> Any:
+    """Plot the objective alone, for results and fits that have no gradient norm, and return the axes."""
     with look():
         axes = one_axes(axes, (6.2, 3.2))
         _draw_objective(axes, result, _style(result.trace))
@@ -56,16 +56,25 @@ def plot_objective(result: Result, axes: Any = None) -> Any:
     return axes
 
 
-def _draw_objective(axes: Axes, result: Result, style: dict[str, Any]) -> None:
+def _draw_objective(axes: Axes, result: Any, style: dict[str, Any]) -> None:
     from matplotlib.ticker import MaxNLocator
 
     axes.plot(result.trace.iteration, result.trace.objective, **style)
-    axes.set_ylabel({"fm": "forest mixture bound", "elbo": "ELBO"}[result.objective_name] + " (nats)")
+    axes.set_ylabel(f"{_climbed(result)} (nats)")
     axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
     _show_start(axes, result.trace)
     single = result.trace.objective.ndim == 1
     ended = result.status.name if single else f"{int(np.sum(result.converged))} of {len(result.converged)} converged"
-    axes.set_title(f"{result.algorithm}: {ended.lower().replace('_', ' ')}", loc="left", fontsize="medium")
+    axes.set_title(
+        f"{getattr(result, 'algorithm', 'full')}: {ended.lower().replace('_', ' ')}", loc="left", fontsize="medium"
+    )
+
+
+def _climbed(result: Any) -> str:
+    """Return what the trace is of: with unknown scales that are integrated over, of the way to their mode."""
+    if result.scales and not np.isfinite(result.trace.gradient_norm).any():
+        return "log of prior times evidence"
+    return "forest mixture bound" if getattr(result, "objective_name", "elbo") == "fm" else "ELBO"
 
 
 def _draw_norm(axes: Axes, trace: Trace, style: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from forestmix.errors import ForestmixError
 from forestmix.posterior.component import Component
 from forestmix.posterior.covariance import DiagonalCovariance
 from forestmix.posterior.evidence import gaussian_elbo
-from forestmix.posterior.importance import log_weights
+from forestmix.posterior.importance import log_weights, system_of
 from forestmix.posterior.kinds import corrected_component, is_factored
 from forestmix.posterior.pareto import smoothed
 from forestmix.posterior.predictive_check import Discrepancy, discrepancies
@@ -85,6 +85,8 @@ def check(posterior: Posterior, rng: np.random.Generator, size: int | None) -> C
     affordable = min(WORK / max(weights.nnz, 1), ENTRIES / weights.shape[0])
     size = size or int(np.clip(affordable, LEAST_DRAWS, DRAWS))
     predictive = discrepancies(posterior, rng, size)
+    if posterior.gaussian and is_factored(posterior.mixture.components[0].covariance) and posterior.scales:
+        return _check_over_scales(posterior, rng, size, predictive)
     if not posterior.gaussian or len(posterior.mixture.components) > 1 or posterior.factors is None:
         verdict = f"Not looked at: whether this is close to the true posterior. {_fit(_misfit(predictive))}"
         return Check(verdict, (), _misfit(predictive), {}, None, None, None, None, None, None, predictive)
@@ -115,6 +117,35 @@ def _gaussian_check(
     )  # fmt: skip
 
 
+def _check_over_scales(
+    posterior: Posterior, rng: np.random.Generator, size: int, predictive: dict[str, Discrepancy]
+) -> Check:
+    """Return the verdict where unknown scales are integrated over: on the latents, at the scales of the nodes.
+
+    The weight of a draw y from node k is ``p(x, y | theta_k) / (q_k(y) exp L_k)``, with ``L_k`` the log evidence that
+    the node was weighed by. The mean of the weights says what that is off by.
+    """
+    misfit, exact = _misfit(predictive), posterior.system.constant_curvature
+    if exact:
+        verdict = f"Exact at given scales, which are integrated over: rows and latents are Gaussian. {_fit(misfit)}"
+        return Check(verdict, (), misfit, {}, posterior.log_evidence, None, None, None, None, None, predictive)
+    shares = posterior.mixture.weights[0] / np.sum(posterior.mixture.weights[0])
+    logs = []
+    for part, count in zip(posterior.mixture.components, rng.multinomial(size, shares), strict=True):
+        if count:
+            system = system_of(posterior.system, part)
+            bound = gaussian_elbo(system, part.fitted())
+            assert bound is not None
+            logs.append(log_weights(system, part, rng, count) - bound[0] - part.covariance.left_out()[0])
+    found = smoothed(np.concatenate(logs))
+    advice = _advice("full", False, found.k, 1.0, 0.0)
+    evidence = None if posterior.log_evidence is None else posterior.log_evidence + found.log_mean
+    return Check(
+        f"{_verdict('full', False, found.k, advice)} {_fit(misfit)}", tuple(advice), misfit,
+        {"posterior over scales": found.k}, evidence, found.log_mean_error, None, None, None, None, predictive,
+    )  # fmt: skip
+
+
 def _corrections(posterior: Posterior, rng: np.random.Generator) -> tuple[float, float]:
     """Return the largest ratio of corrected to factorised sd, and the largest shift of a mean in sds."""
     assert posterior.factors is not None
@@ -135,9 +166,10 @@ def _advice(kind: str, exact: bool, k: float, ratio: float, shift: float) -> lis
         found.append(f"Means of a factorised q are off here, by up to {shift:.2g} sd: use covariance='full'.")
     if not exact and k > GOOD:
         strength = "far from" if k > BAD else "some way from"
+        better = "" if kind == "full" else "covariance='full', or "
         found.append(
-            f"The posterior is {strength} this one in all latents together (k-hat {k:.2f}): use covariance='full', or "
-            "NUTS where tails and joint events matter."
+            f"The posterior is {strength} this one in all latents together (k-hat {k:.2f}): use {better}NUTS where "
+            "tails and joint events matter."
         )
     return found
 

@@ -53,7 +53,12 @@ class Component:
 
     def take(self, keep: Array) -> Component:
         """Return the component of the chosen observations."""
-        return Component(self.mean[keep], self.covariance.take(keep), self.layer, self.scales)
+        layer = self.layer.take_observations(keep)
+        return Component(self.mean[keep], self.covariance.take(keep), layer, self.scales)
+
+    def fitted(self) -> Component:
+        """Return the Gaussian as it was fitted, without what it was widened by: there ``kappa`` gives the precision."""
+        return Component(self.mean, self.covariance.unwidened(), self.layer, self.scales)
 
     def sample(self, size: int, rng: np.random.Generator) -> Array:
         """Return draws, (size, N, m)."""
@@ -81,7 +86,7 @@ class FactorisedComponent(Component):
         chosen = [
             LayerPosterior(part.factors.expanded(len(self.mean)).take(keep), False, part.dtype) for part in self.factors
         ]
-        return FactorisedComponent(chosen, self.layer)
+        return FactorisedComponent(chosen, self.layer.take_observations(keep))
 
     def sample(self, size: int, rng: np.random.Generator) -> Array:
         """Return draws of the factors, which are independent."""

@@ -22,6 +22,8 @@ class Covariance(ABC):
 
     #: What of the rows went into it: ``Sigma^-1 = diag(1 / sigma0^2) + W^T diag(kappa) W``; ``None`` for q's diagonal.
     kappa: Any = None
+    #: ``1 / sigma0^2`` in it, where each component of a mixture over scales has its own.
+    prior_precision: Any = None
 
     @abstractmethod
     def variance(self) -> Array:
@@ -50,6 +52,22 @@ class Covariance(ABC):
     def log_determinant(self) -> float | None:
         """Return ``log det Sigma``, or ``None`` where it is not known."""
         return None
+
+    def squared_distance(self, y: Array) -> Array | None:
+        """Return ``y^T Sigma^-1 y`` of each row of (K, m) where that is known without the rows of the model."""
+        return None
+
+    def left_out(self) -> float:
+        """Return what the ELBO leaves out of the log evidence, where it is known."""
+        return 0.0
+
+    def unwidened(self) -> Covariance:
+        """Return the covariance that ``kappa`` and the prior give, that of q."""
+        return self
+
+    def detached(self) -> Covariance:
+        """Return the same without W, where its factor is all that is needed; itself where it is not."""
+        return self
 
 
 class DiagonalCovariance(Covariance):
@@ -121,10 +139,7 @@ class FactoredCovariance(Covariance):
 
     def quadratic(self, C: Weights) -> Array:
         """Return ``|R^-T c|^2`` with ``A = R^T R``, in blocks of rows."""
-        root, found = self.root, np.empty(C.shape[0])
-        for block in blocks_of(len(found), 32 * C.shape[1]):
-            found[block] = np.sum(root.whiten(C.dense_rows(block).T) ** 2, axis=0)
-        return found
+        return np.concatenate(C.over_rows(_squared_lengths, shared=(self.root,)))
 
     def covariance(self, C: Weights) -> Array:
         """Return ``(R^-T C^T)^T (R^-T C^T)``."""
@@ -145,6 +160,14 @@ class FactoredCovariance(Covariance):
         return -self.root.log_determinant()
 
 
+def _squared_lengths(C: Weights, root: Root) -> Array:
+    """Return ``|R^-T c|^2`` of all rows c, some at a time."""
+    found = np.empty(C.shape[0])
+    for block in blocks_of(len(found), 32 * C.shape[1]):
+        found[block] = np.sum(root.whiten(C.dense_rows(block).T) ** 2, axis=0)
+    return found
+
+
 class CovarianceBatch:
     """The covariance of each of N observations, where many may share one: the same methods, with a leading axis (N,).
 
@@ -160,9 +183,21 @@ class CovarianceBatch:
     def __len__(self) -> int:
         return len(self.which)
 
+    def detached(self) -> CovarianceBatch:
+        """Return the same without W, where a factor is all that is needed, to be sent elsewhere."""
+        return CovarianceBatch([one.detached() for one in self.distinct], self.which)
+
     def take(self, keep: Array) -> CovarianceBatch:
         """Return those of the chosen observations."""
         return CovarianceBatch(self.distinct, self.which[keep])
+
+    def unwidened(self) -> CovarianceBatch:
+        """Return those that ``kappa`` and the prior give."""
+        return CovarianceBatch([one.unwidened() for one in self.distinct], self.which)
+
+    def left_out(self) -> Array:
+        """Return what the ELBO of each observation leaves out of its log evidence, (N,)."""
+        return self._each(lambda one: one.left_out())
 
     def variance(self) -> Array:
         """Return the variances of the latents, (N, m)."""

@@ -12,84 +12,74 @@ of levels.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from copy import copy
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy
 
-from forestmix.arrays import Array, generator, numbers
-from forestmix.errors import ArgumentError, ForestmixError
+from forestmix.arrays import Array, generator
+from forestmix.errors import ForestmixError
+from forestmix.posterior.columns import (
+    DENSE_FROM,
+    Columns,
+    Split,
+    as_rows,
+    dense,
+    is_sparse,
+    over_chunks,
+    scaled,
+)  # fmt: skip
 from forestmix.posterior.covariance import Covariance
 from forestmix.weights import Weights
 
-#: Columns that are left after elimination, at most: their matrix takes 8 p^2 bytes and its factor p^3 / 3 operations.
-MOST_COLUMNS = 6000
+if TYPE_CHECKING:
+    from forestmix.posterior.remainder import Remainder
+
 #: Bytes of rows made dense at a time.
 MEMORY_BUDGET = 2**26
-#: Above this share of nonzero entries a matrix is held as a dense array.
-DENSE_FROM = 0.2
 
 
-class Split(NamedTuple):
-    """Vectors as rows, their entries parted: ``first`` (K, |block|), ``rest`` (K, p); dense or sparse by rows."""
+class RowCoordinates(NamedTuple):
+    """The rows in independent standard coordinates z of the latents: ``w_i . y = block_i z_column(i) + rest_i . z_2``.
 
-    first: Any
-    rest: Any
+    ``block`` (n,): 0 with ``column`` -1 for a row with none of the ``groups`` columns of the block; ``rest`` (p, n).
+    """
 
-
-class Columns:
-    """The columns of W, parted into a ``block`` of those that share no row and the ``rest``, as positions."""
-
-    def __init__(self, weights: Weights) -> None:
-        self.shape = weights.shape
-        matrix = _stored(weights)
-        self.block = disjoint_columns(matrix.tocsc()) if _is_sparse(matrix) else np.empty(0, np.int64)
-        self.rest = np.setdiff1d(np.arange(self.shape[1]), self.block)
-        if len(self.rest) > MOST_COLUMNS:
-            raise ArgumentError(
-                f"model must have at most {MOST_COLUMNS} latents for a full covariance, besides those of one-hot "
-                f"columns that share no row; got {len(self.rest)} besides {len(self.block)}. Use the factorised q."
-            )
-        self.rows = self.split(matrix)
-
-    def split(self, vectors: Any) -> Split:
-        """Return vectors, (K, m), with their entries parted."""
-        if not len(self.block):
-            return Split(vectors[:, :0], vectors)
-        first, rest = vectors[:, self.block], vectors[:, self.rest]
-        if _is_sparse(rest) and rest.nnz > DENSE_FROM * rest.shape[0] * rest.shape[1]:
-            rest = rest.toarray()
-        return Split(first, rest)
-
-    @cached_property
-    def squared_block(self) -> Any:
-        """The squares of the block's entries, (|block|, n)."""
-        return (self.rows.first.multiply(self.rows.first)).T.tocsr() if len(self.block) else self.rows.first.T
-
-    @cached_property
-    def block_adjoint(self) -> Any:
-        """The block's columns as rows, (|block|, n)."""
-        return self.rows.first.T.tocsr() if len(self.block) else self.rows.first.T
+    column: Array
+    block: Array
+    groups: int
+    rest: Array
 
 
-class _Parts(NamedTuple):
+@dataclass(frozen=True)
+class _Parts:
     """D, (|block|,); U, (|block|, p), dense or sparse; and L, (p, p), of the formulas above."""
 
     diagonal: Array
     U: Any
     L: Array
 
+    @cached_property
+    def inverse(self) -> Array:
+        """``L^-1``."""
+        return self.half(np.eye(len(self.L)))
+
     def half(self, t: Array) -> Array:
         """Return ``L^-1 t`` for each row t of (K, p), as columns (p, K)."""
-        return scipy.linalg.solve_triangular(self.L, t.T, lower=True, check_finite=False)
+        # Of LAPACK's solve_triangular the threads cost more than a small system, by far on a busy machine.
+        return scipy.linalg.blas.dtrsm(1.0, self.L, t.T, lower=1)
 
-    def squared_norms(self, t: Array) -> Array:
-        """Return ``|L^-1 t|^2`` for each row t."""
-        half = self.half(t)
-        return np.einsum("pk,pk->k", half, half)
+    def squared_norms(self, t: Any) -> Array:
+        """Return ``|L^-1 t|^2`` for each row t, some rows at a time where they are many; sparse ones stay so."""
+        values = np.empty(t.shape[0])
+        for part in _parts_of_rows(t):
+            own = t[part]
+            half = self.inverse @ own.T if is_sparse(t) else self.half(own)
+            values[part] = np.einsum("pk,pk->k", half, half)
+        return values
 
 
 class BlockFactor(Covariance):
@@ -103,7 +93,8 @@ class BlockFactor(Covariance):
     """
 
     def __init__(self, columns: Columns, kappa: Array, precision: Array) -> None:
-        self.columns, self.kappa, self._precision = columns, kappa, precision
+        self.columns, self.kappa, self.prior_precision = columns, kappa, precision
+        self._wider: Remainder | None = None
         self._held: _Parts | None = self._factored()
 
     @property
@@ -122,66 +113,118 @@ class BlockFactor(Covariance):
         chosen._held = None
         return chosen
 
+    def detached(self) -> BlockFactor:
+        """Return the same covariance with its factor alone, without W."""
+        chosen = copy(self)
+        chosen._held, chosen.columns, chosen.kappa = self._parts, self.columns.places(), np.empty(0)
+        return chosen
+
     def solve(self, right: Array) -> Array:
         """Return ``Sigma r``, the solution of ``A y = r``, for each vector r of (..., m)."""
-        diagonal, U, L = self._parts
+        parts = self._parts
         first, rest = right[..., self.columns.block], right[..., self.columns.rest]
-        lower = scipy.linalg.cho_solve((L, True), (rest - first @ U).T, check_finite=False).T
-        return self._joined(first / diagonal - lower @ U.T, lower)
+        lower = scipy.linalg.cho_solve((parts.L, True), (rest - first @ parts.U).T, check_finite=False).T
+        return self._joined(first / parts.diagonal - lower @ parts.U.T, lower)
 
     def variance(self) -> Array:
         """Return the diagonal of ``Sigma``, (m,)."""
         parts = self._parts
-        upper = 1 / parts.diagonal
-        for part, rows in _blocks(parts.U):
-            upper[part] += parts.squared_norms(rows)
-        return self._joined(upper, np.sum(parts.half(np.eye(len(parts.L))) ** 2, axis=0))
+        upper = 1 / parts.diagonal + parts.squared_norms(parts.U)
+        return self._joined(upper, np.sum(parts.inverse**2, axis=0))
 
     def quadratic(self, C: Any) -> Array:
         """Return ``c^T Sigma c`` for each row c of (K, m), dense, sparse or ``Weights``; a number for (m,)."""
+        if isinstance(C, Weights) and C.chunked:
+            return over_chunks(C, _quadratic, self._parts, self.columns.block, self.columns.rest)
         vectors, one = as_rows(C, self.size)
         values = _quadratic(self._parts, self.columns.split(vectors))
         return values[0] if one else values
 
     def row_variances(self) -> Array:
         """Return ``v_i = w_i^T Sigma w_i`` for each row of W, (n,)."""
-        return _quadratic(self._parts, self.columns.rows)
+        return self.columns.each_row(_quadratic, self._parts)
 
     def covariance(self, C: Any = None) -> Array:
         """Return ``C Sigma C^T`` for the rows of C, (K, m); ``Sigma`` itself, (m, m), when left out."""
         given = scipy.sparse.eye_array(self.size, format="csr") if C is None else C
         first, rest = self.columns.split(as_rows(given, self.size)[0])
         parts = self._parts
-        half = parts.half(_dense(rest) - _dense(first @ parts.U))
-        return _dense(first @ _scaled(first.T, 1 / parts.diagonal)) + half.T @ half
+        half = parts.half(dense(_reduced(parts, Split(first, rest))))
+        return dense(first @ scaled(first.T, 1 / parts.diagonal)) + half.T @ half
 
     def sample(self, size: int, rng: Any = None) -> Array:
         """Draw from ``N(0, Sigma)``, (size, m): ``y_2 = L^-T z_2`` and ``y_1 = D^(-1/2) z_1 - U y_2``."""
-        rng, (diagonal, U, L) = generator(rng), self._parts
-        noise = rng.standard_normal((len(L), size))
-        lower = scipy.linalg.solve_triangular(L, noise, lower=True, trans=1, check_finite=False).T
-        upper = rng.standard_normal((size, len(diagonal))) / np.sqrt(diagonal)
-        return self._joined(upper - lower @ U.T, lower)
+        rng, parts = generator(rng), self._parts
+        noise = rng.standard_normal((len(parts.L), size))
+        lower = scipy.linalg.solve_triangular(parts.L, noise, lower=True, trans=1, check_finite=False).T
+        upper = rng.standard_normal((size, len(parts.diagonal))) / np.sqrt(parts.diagonal)
+        return self._joined(upper - lower @ parts.U.T, lower)
 
     def log_determinant(self) -> float:
         """Return ``log |Sigma|``."""
-        diagonal, _, L = self._parts
-        return float(-np.sum(np.log(diagonal)) - 2 * np.sum(np.log(np.diag(L))))
+        parts = self._parts
+        return float(-np.sum(np.log(parts.diagonal)) - 2 * np.sum(np.log(np.diag(parts.L))))
+
+    def row_coordinates(self, *, rest: bool) -> RowCoordinates:
+        """Return the rows of W in coordinates ``z_1 = D^(1/2) (y_1 + U y_2)`` and ``z_2 = L^T y_2``.
+
+        ``rest``: whether the latter are wanted; without them p = 0.
+        """
+        parts, (column, entry) = self._parts, self.columns.column_of_row
+        scale = np.append(parts.diagonal**-0.5, 0.0)
+        others = self.columns.each_row(_whitened, parts) if rest else np.empty((0, self.columns.shape[0]))
+        return RowCoordinates(column, entry * scale[column], len(parts.diagonal), others)
+
+    def widened(self, remainder: Remainder) -> BlockFactor:
+        """Return the covariance with the variances of ``z_1`` and the covariance of ``z_2`` that a remainder has."""
+        chosen = copy(self)
+        chosen._wider = remainder
+        chosen._held = None if self._held is None else chosen._widened(self._held)
+        return chosen
+
+    def _widened(self, parts: _Parts) -> _Parts:
+        """Return D, U and L of it: ``D / block`` and ``L L^T <- L rest^-1 L^T``."""
+        if self._wider is None:
+            return parts
+        _, block, rest = self._wider
+        diagonal = parts.diagonal / block
+        if not len(rest):
+            return _Parts(diagonal, parts.U, parts.L)
+        inverse = scipy.linalg.cho_solve(scipy.linalg.cho_factor(rest, lower=True), parts.L.T)
+        return _Parts(diagonal, parts.U, _cholesky(parts.L @ inverse))
+
+    def squared_distance(self, y: Array) -> Array:
+        """Return ``y^T A y`` of each row of (K, m): ``|D^(1/2) (y_1 + U y_2)|^2 + |L^T y_2|^2``."""
+        parts, first, rest = self._parts, y[:, self.columns.block], y[:, self.columns.rest]
+        upper = first + rest @ parts.U.T
+        return upper**2 @ parts.diagonal + np.sum((rest @ parts.L) ** 2, axis=1)
+
+    def left_out(self) -> float:
+        """Return what the ELBO leaves out of the log evidence, where it is known."""
+        return 0.0 if self._wider is None else self._wider.evidence
+
+    def unwidened(self) -> BlockFactor:
+        """Return the covariance that ``kappa`` and the prior give."""
+        if self._wider is None:
+            return self
+        chosen = copy(self)
+        chosen._wider = None
+        chosen._held = None if self._held is None else chosen._factored()
+        return chosen
 
     @property
     def _parts(self) -> _Parts:
-        return self._factored() if self._held is None else self._held
+        return self._widened(self._factored()) if self._held is None else self._held
 
     def _factored(self) -> _Parts:
         """Return D, U and the factor of S."""
-        columns, rest = self.columns, self.columns.rows.rest
-        diagonal = self._precision[columns.block] + columns.squared_block @ self.kappa
-        weighted = _scaled(rest, self.kappa)
-        S = _dense(rest.T @ weighted)
-        S[np.diag_indices(len(S))] += self._precision[columns.rest]
-        U = _scaled(columns.block_adjoint @ weighted, 1 / diagonal)
+        columns = self.columns
+        normal = columns.normal(self.kappa)
+        diagonal = self.prior_precision[columns.block] + normal.diagonal
+        S, U = normal.rest.copy(), scaled(normal.cross, 1 / diagonal)
+        S[np.diag_indices(len(S))] += self.prior_precision[columns.rest]
         if len(columns.block):
-            S -= _dense(U.T @ _scaled(U, diagonal))
+            S -= dense(U.T @ scaled(U, diagonal))
         return _Parts(diagonal, U, _cholesky(S))
 
     def _joined(self, first: Array, rest: Array) -> Array:
@@ -191,55 +234,24 @@ class BlockFactor(Covariance):
         return whole
 
 
-def fits_factor(weights: Weights) -> bool:
-    """Whether W has few enough columns for a factor, after elimination."""
-    if weights.shape[1] <= MOST_COLUMNS:
-        return True
-    matrix = _stored(weights)
-    return _is_sparse(matrix) and weights.shape[1] - len(disjoint_columns(matrix.tocsc())) <= MOST_COLUMNS
-
-
-def _stored(weights: Weights) -> Any:
-    """Return W in float64, sparse by rows where it has few entries, else dense."""
-    n, m = weights.shape
-    if weights.nnz > DENSE_FROM * n * m:
-        return weights.toarray().astype(np.float64, copy=False)
-    return weights.rows().astype(np.float64)
-
-
-def disjoint_columns(matrix: scipy.sparse.csc_array) -> Array:
-    """Return many columns that share no row, in order; none if there are not at least two.
-
-    Greedy, from the columns of fewest entries on: levels of the group with the most levels go first.
-    """
-    counts = np.diff(matrix.indptr)
-    taken, chosen = np.zeros(matrix.shape[0], bool), []
-    bounds, rows = matrix.indptr.tolist(), matrix.indices
-    for j in np.argsort(counts, kind="stable").tolist():
-        own = rows[bounds[j] : bounds[j + 1]]
-        if not taken[own].any():
-            taken[own] = True
-            chosen.append(j)
-    return np.sort(np.array(chosen if len(chosen) > 1 else [], np.int64))
-
-
-def as_rows(given: Any, size: int) -> tuple[Any, bool]:
-    """Return vectors as the rows of a dense or sparse matrix in float64, and whether it was one without an axis."""
-    if isinstance(given, Weights):
-        given = given.rows()
-    array = given.tocsr() if _is_sparse(given) else numbers("C", given)
-    if array.ndim not in (1, 2) or array.shape[-1] != size:
-        raise ArgumentError(f"C must have shape ({size},) or (K, {size}); got {array.shape}.")
-    return array.astype(np.float64).reshape(-1, size), array.ndim == 1
-
-
 def _quadratic(parts: _Parts, vectors: Split) -> Array:
-    """Return ``c_1^T D^-1 c_1 + |L^-1 (c_2 - U^T c_1)|^2`` of each row, some rows at a time."""
-    first = vectors.first.multiply(vectors.first) if _is_sparse(vectors.first) else vectors.first**2
-    values = np.asarray(first @ (1 / parts.diagonal))
-    for part, rest in _blocks(vectors.rest):
-        values[part] += parts.squared_norms(rest - _dense(vectors.first[part] @ parts.U))
-    return values
+    """Return ``c_1^T D^-1 c_1 + |L^-1 (c_2 - U^T c_1)|^2`` of each row."""
+    first = vectors.first.multiply(vectors.first) if is_sparse(vectors.first) else vectors.first**2
+    return np.asarray(first @ (1 / parts.diagonal)) + parts.squared_norms(_reduced(parts, vectors))
+
+
+def _whitened(parts: _Parts, vectors: Split) -> Array:
+    """Return ``L^-1 (c_2 - U^T c_1)`` of each row, as columns."""
+    return parts.half(dense(_reduced(parts, vectors)))
+
+
+def _reduced(parts: _Parts, vectors: Split) -> Any:
+    """Return ``c_2 - U^T c_1`` of each row, sparse where all of it is and few entries are there."""
+    first, rest = vectors.first @ parts.U, vectors.rest
+    if is_sparse(first) and is_sparse(rest):
+        found = (rest - first).tocsr()
+        return found if found.nnz <= DENSE_FROM * found.shape[0] * found.shape[1] else found.toarray()
+    return dense(rest) - dense(first)
 
 
 def _cholesky(S: Array) -> Array:
@@ -252,22 +264,7 @@ def _cholesky(S: Array) -> Array:
         ) from error
 
 
-def _is_sparse(matrix: Any) -> bool:
-    return bool(scipy.sparse.issparse(matrix))
-
-
-def _scaled(matrix: Any, factors: Array) -> Any:
-    """Return ``diag(factors) matrix``."""
-    return scipy.sparse.diags_array(factors) @ matrix if _is_sparse(matrix) else factors[:, None] * matrix
-
-
-def _dense(matrix: Any) -> Array:
-    return matrix.toarray() if _is_sparse(matrix) else np.asarray(matrix)
-
-
-def _blocks(matrix: Any) -> Iterator[tuple[slice, Array]]:
-    """Yield parts of the rows, and these made dense, within the memory budget."""
+def _parts_of_rows(matrix: Any) -> list[slice]:
+    """Return parts of the rows that are within the memory budget when made dense."""
     step = max(1, MEMORY_BUDGET // (8 * max(1, matrix.shape[1])))
-    for start in range(0, matrix.shape[0], step):
-        part = slice(start, min(start + step, matrix.shape[0]))
-        yield part, _dense(matrix[part])
+    return [slice(start, min(start + step, matrix.shape[0])) for start in range(0, matrix.shape[0], step)]

@@ -15,28 +15,34 @@ one step is exact, and the ELBO is the evidence.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
-import scipy
 
 from forestmix.arrays import Array, total
 from forestmix.engines.rows import RowData, expected_terms, row_data
 from forestmix.errors import ArgumentError, ForestmixError
 from forestmix.families import Gaussian
 from forestmix.families.primitive import Kind
-from forestmix.model import DEF, Layer, Observations
-from forestmix.posterior.factor import BlockFactor, Columns
+from forestmix.model import DEF, Observations
+from forestmix.posterior.columns import Columns
+from forestmix.posterior.course import fallen
+from forestmix.posterior.factor import BlockFactor
+from forestmix.posterior.journal import Climb, Journal, Place, no_journal
+from forestmix.posterior.likely import LIKELY
+from forestmix.posterior.remainder import Remainder, remainder
 
 #: What the ELBO may still gain, in nats, when a run has converged: means are then within 2e-5 posterior sds.
 TOLERANCE = 1e-10
 MAX_ITER = 200
 #: The same where rounding, or the limit of steps, ended a run earlier: means are then within 0.002 posterior sds.
 ACCEPTABLE = 2e-6
-#: A step is halved at most so often.
-HALVINGS = 40
+#: With so few entries of W a run goes on to ``EXACT``, beyond rounding of the ELBO, so that rows repeated and weighted
+#: give the same to nine digits, for as long as ``PATIENCE`` steps leave the share ``SLOWEST`` at most.
+SMALL, EXACT, SLOWEST, PATIENCE = 2**14, 1e-20, 0.9, 4
+HALVINGS = 40  # of a step, at most
 
 
 class Start(NamedTuple):
@@ -51,7 +57,8 @@ class FullFit:
     """The posterior of one observation: ``N(mean, covariance)``.
 
     ``elbo``: for Gaussian rows the log evidence; ``eta`` and ``variance``: moments of each row's natural parameter;
-    ``error`` and ``kappa``: ``e_i`` and ``kappa_i``, 0 for a missing entry; ``trace``: the ELBO from the start on.
+    ``error`` and ``kappa``: ``e_i`` and ``kappa_i``, 0 for a missing entry; ``trace``: the ELBO from the start on;
+    ``stopped``: whether the callback or Ctrl-C ended it.
     """
 
     mean: Array
@@ -63,6 +70,7 @@ class FullFit:
     error: Array
     converged: bool
     trace: tuple[float, ...]
+    stopped: bool = False
 
 
 @dataclass(frozen=True)
@@ -111,14 +119,27 @@ class FullProblem:
 
     def fit(
         self, model: DEF, init: Sequence[Start | FullFit] | None = None, tol: float = TOLERANCE,
-        max_iter: int = MAX_ITER,
+        max_iter: int = MAX_ITER, journal: Journal | None = None,
     ) -> tuple[FullFit, ...]:  # fmt: skip
         """Return the fit of each observation for the model at its scales, which must have the same weights."""
         at_scales = _AtScales(self, model)
         if model.layers[0].family.curvature_is_constant:
             return at_scales.exact()
         starts: Sequence[Start | FullFit | None] = [None] * len(self.data.x) if init is None else init
-        return tuple(at_scales.climb(k, start, tol, max_iter) for k, start in enumerate(starts))
+        kept = no_journal() if journal is None else journal
+        return tuple(at_scales.climb(k, start, tol, max_iter, kept) for k, start in enumerate(starts))
+
+    def again(self, model: DEF, places: Sequence[Place]) -> tuple[FullFit, ...]:
+        """Return the fits that ended at some places, for the model at its scales."""
+        at_scales = _AtScales(self, model)
+        return tuple(at_scales.fit_at(k, place) for k, place in enumerate(places))
+
+    def remainders(self, model: DEF, fits: Sequence[FullFit]) -> tuple[Remainder, ...]:
+        """Return what each fit leaves out, for the model at its scales; none for Gaussian rows, which leave nothing."""
+        if model.layers[0].family.curvature_is_constant:
+            return ()
+        rows = _AtScales(self, model).rows
+        return tuple(remainder(rows.take([k]), fit) for k, fit in enumerate(fits))
 
 
 class _AtScales:
@@ -127,7 +148,7 @@ class _AtScales:
     def __init__(self, problem: FullProblem, model: DEF) -> None:
         m = model.n_latent
         self.columns, self.weights, self.data = problem.columns, problem.weights, problem.data
-        self.layer = _in_double(model.layers[0], self.weights)
+        self.layer = model.layers[0].with_weights(self.weights)
         self.prior_mean = np.broadcast_to(model.prior.bias, m).astype(np.float64)
         self.prior_sd = np.broadcast_to(model.prior.family.sd, m).astype(np.float64)
         self.precision = self.prior_sd**-2.0
@@ -145,28 +166,59 @@ class _AtScales:
             variance, means = factor.row_variances(), self._weighted_means(factor, eta[members], kappa[members])
             for k, mean in zip(members, means, strict=True):
                 point = self._evaluate(self.rows.take([k]), mean, kappa[k], factor, variance)
-                fits[k] = _fit(point, [point.elbo], True)
+                fits[k] = _fit(self._refined(self.rows.take([k]), point), [point.elbo], True)
         return tuple(fits[k] for k in range(len(fits)))
 
-    def climb(self, k: int, start: Start | FullFit | None, tol: float, max_iter: int) -> FullFit:
+    def fit_at(self, k: int, place: Place) -> FullFit:
+        """Return the fit of one observation that ended at a place."""
+        return _fit(self._point_at(k, place.mean, place.kappa), place.trace.tolist(), place.converged)
+
+    def _point_at(self, k: int, mean: Array, kappa: Array) -> _Point:
+        return self._evaluate(self.rows.take([k]), mean, kappa, BlockFactor(self.columns, kappa, self.precision))
+
+    def climb(self, k: int, start: Start | FullFit | None, tol: float, max_iter: int, journal: Journal) -> FullFit:
         """Raise the ELBO of one observation to its maximum."""
-        rows = self.rows.take([k])
-        point = self._start(k, rows, start)
-        trace, gain, rho = [point.elbo], np.inf, 1.0
-        decrement = np.inf
-        for _ in range(max_iter):
+        rows, before = self.rows.take([k]), journal.climb(k)
+        if before is None:
+            point = self._start(k, rows, start)
+            trace, gain, rho = [point.elbo], np.inf, 1.0
+        else:
+            point = self._point_at(k, before.mean, before.kappa)
+            trace, gain, rho = before.trace.tolist(), before.gain, before.rho
+        decrement, first, course = np.inf, 0.0, journal.course
+        for _ in range(len(trace) - 1, 0 if course.stopped else max_iter):
             # The sum of n terms is known to about this much.
             floor = max(tol, 8 * np.finfo(np.float64).eps * abs(point.elbo))
             gradient = self._gradient(point)
-            decrement = 0.5 * float(gradient @ point.factor.solve(gradient))
+            decrement = _decrement(point, gradient)
             if decrement + min(gain, _curvature_gain(point)) <= floor:
-                return _fit(point, trace, True)
-            better, rho = self._step(rows, point, gradient, rho, floor)
+                return _fit(self._refined(rows, point), trace, True)
+            first = first or decrement
+            if course.tell(point.elbo, fallen(decrement, first, floor), partial(_moments, point)):
+                break
+            step = partial(self._step, rows, point, gradient, rho, floor)
+            better, rho = course.attempt(step) or (None, rho)
             if better is None:
                 break
             point, gain, rho = better, better.elbo - point.elbo, min(1.0, 2 * rho)
             trace.append(point.elbo)
-        return _fit(point, trace, decrement + min(gain, _curvature_gain(point)) <= ACCEPTABLE)
+            journal.note_climb(k, Climb(point.mean, point.kappa, gain, rho, np.array(trace)))
+        near = decrement + min(gain, _curvature_gain(point)) <= ACCEPTABLE
+        return _fit(self._refined(rows, point) if near else point, trace, near, course.stopped)
+
+    def _refined(self, rows: RowData, point: _Point) -> _Point:
+        """Return a converged point after steps that the ELBO is too coarse to judge, for as long as less is left."""
+        best, least, since = point, np.inf, 0
+        while self.weights.stored <= SMALL:
+            gradient = self._gradient(point)
+            left = _decrement(point, gradient) + _curvature_gain(point)
+            since = 0 if left < SLOWEST * least else since + 1
+            best, least = (point, left) if left < least else (best, least)
+            if least <= EXACT or since >= PATIENCE:
+                return best
+            factor = BlockFactor(self.columns, point.curvature, self.precision)
+            point = self._evaluate(rows, point.mean + factor.solve(gradient), point.curvature, factor)
+        return best
 
     def _start(self, k: int, rows: RowData, start: Start | FullFit | None) -> _Point:
         """Return the point of a fit at other scales, or the first step of iteratively reweighted least squares."""
@@ -233,36 +285,14 @@ class _AtScales:
         for part in self.rows.parts:
             own = np.arange(self.layer.size) if part.places is None else part.places
             target, factor = (np.broadcast_to(one, (len(eta), len(own))) for one in (part.target, part.factor))
-            zeta, curvature = _LIKELY[Kind(part.kind)](target, factor)
+            zeta, curvature = LIKELY[Kind(part.kind)](target, factor)
             eta[:, own], kappa[:, own] = part.shift + part.sign * zeta, factor * curvature
         return eta, kappa if self.data.observed is None else np.where(self.data.observed, kappa, 0.0)
 
 
-def _likely_quadratic(target: Array, factor: Array) -> tuple[Array, Array]:
-    """Return where ``A' = zeta`` is the target, and ``A'' = 1``."""
-    return target, np.ones_like(target)
-
-
-def _likely_exponential(target: Array, factor: Array) -> tuple[Array, Array]:
-    """Return where ``A' = exp(zeta)`` is the target; one of 0 is taken as some way below the mean of the others."""
-    some = target > 0
-    mean = np.sum(target, axis=1, keepdims=True) / np.maximum(np.sum(some, axis=1, keepdims=True), 1)
-    rate = np.where(some, target, np.where(mean > 0, mean, 1.0) * np.exp(-1.0))
-    return np.log(rate), rate
-
-
-def _likely_softplus(target: Array, factor: Array) -> tuple[Array, Array]:
-    """Return where ``A'``, a probability, is the target, drawn a little towards one half, as for generalised models."""
-    share = (factor * target + 0.5) / (factor + 1)
-    return scipy.special.logit(share), share * (1 - share)
-
-
-#: For each kind of rows: zeta at which x is likely and ``A''`` there (``forestmix.families.primitive``).
-_LIKELY = {
-    Kind.QUADRATIC: _likely_quadratic,
-    Kind.EXPONENTIAL: _likely_exponential,
-    Kind.SOFTPLUS: _likely_softplus,
-}
+def _decrement(point: _Point, gradient: Array) -> float:
+    """Return what the ELBO may still gain by other means, to second order."""
+    return 0.5 * float(gradient @ point.factor.solve(gradient))
 
 
 def _curvature_gain(point: _Point) -> float:
@@ -270,16 +300,12 @@ def _curvature_gain(point: _Point) -> float:
     return 0.25 * float(total(np.abs(point.curvature - point.kappa) * point.variance)) ** 2
 
 
-def _fit(point: _Point, trace: list[float], converged: bool) -> FullFit:
+def _moments(point: _Point) -> tuple[Array, Array]:
+    return point.mean, point.factor.variance()
+
+
+def _fit(point: _Point, trace: list[float], converged: bool, stopped: bool = False) -> FullFit:
     return FullFit(
         point.mean, point.factor, point.elbo, point.eta, point.variance, point.curvature, point.error, converged,
-        tuple(trace),
+        (*trace[:-1], point.elbo), stopped,
     )  # fmt: skip
-
-
-def _in_double(layer: Layer, weights: Any) -> Layer:
-    """Return the layer in float64, whatever the precision of its weights."""
-    chosen = copy(layer)
-    chosen.weights, chosen.bias = weights, layer.bias.astype(np.float64)
-    chosen.family = layer.family.astype(np.dtype(np.float64))
-    return chosen

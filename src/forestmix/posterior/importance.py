@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from copy import copy
+
 import numpy as np
 
 from forestmix.arrays import Array
@@ -11,17 +14,45 @@ from forestmix.posterior.row_integrals import log_density
 from forestmix.posterior.system import LatentSystem
 from forestmix.weights.blocks import blocks_of
 
+_LOG_TWO_PI = math.log(2 * math.pi)
+
 
 def log_weights(system: LatentSystem, component: Component, rng: np.random.Generator, size: int) -> Array:
     """Return ``log p(x, y) - log q(y)`` for draws y from q, up to a constant where ``log det Sigma`` is not known."""
     draws = component.sample(size, rng)[:, 0]
-    distance = draws - component.mean[0]
+    return log_joint(system, draws) - log_proposal(system, component, draws)
+
+
+def log_joint(system: LatentSystem, draws: Array) -> Array:
+    """Return ``log p(x, y)`` of each draw of (S, m)."""
     held = system.precision > 0
     prior = -0.5 * np.sum((draws - system.prior_mean) ** 2 * system.precision, axis=1)
-    prior -= np.sum(np.log(system.scale[held])) - 0.5 * (len(held) - np.sum(held)) * np.log(2 * np.pi)
+    prior -= np.sum(np.log(system.scale[held])) + 0.5 * np.sum(held) * _LOG_TWO_PI
+    return log_likelihood(system, draws) + prior
+
+
+def log_proposal(system: LatentSystem, component: Component, draws: Array) -> Array:
+    """Return ``log q(y)`` of each draw, up to a constant where ``log det Sigma`` is not known."""
+    distance = draws - component.mean[0]
+    square = component.covariance.distinct[component.covariance.which[0]].squared_distance(distance)
+    if square is None:
+        square = np.sum(distance * _precision_product(system, component, distance), axis=1)
     log_determinant = component.covariance.log_determinant()
-    square = np.sum(distance * _precision_product(system, component, distance), axis=1)
-    return log_likelihood(system, draws) + prior + 0.5 * (square + (log_determinant or 0.0))
+    constant = (0.0 if log_determinant is None else log_determinant) + draws.shape[1] * _LOG_TWO_PI
+    return -0.5 * (square + constant)
+
+
+def system_of(system: LatentSystem, component: Component) -> LatentSystem:
+    """Return the system with the unknown scales that a component of a mixture has; itself where there are none."""
+    if not component.scales:
+        return system
+    chosen = copy(system)
+    chosen.family = component.layer.family.astype(np.dtype(np.float64))
+    own = component.covariance.distinct[0].prior_precision
+    chosen.precision = system.precision if own is None else own
+    with np.errstate(divide="ignore"):
+        chosen.scale = chosen.precision**-0.5
+    return chosen
 
 
 def _precision_product(system: LatentSystem, component: Component, y: Array) -> Array:

@@ -2,17 +2,19 @@
 
 With ``theta`` the logarithms of the scales, and q the Gaussian with full covariance (``full.py``)::
 
-    L(theta) = log p(theta) + max_q ELBO(q; theta)
+    L(theta) = log p(theta) + max_q ELBO(q; theta) + what the ELBO leaves out of the evidence (``remainder.py``)
 
-which is the log of prior times evidence for Gaussian rows, and close to it for others. A quasi-Newton method climbs L
-by its slope (``scale_terms.py``), its curvature at the mode lays the nodes (``scale_nodes.py``), and each node has the
-posterior of the latents at its scales. This is the idea of INLA (Rue et al. 2009) with a variational inner step.
+which is the log of prior times evidence: exact for Gaussian rows, where nothing is left out, and an estimate for
+others. A quasi-Newton method climbs L without the last part by its slope (``scale_terms.py``). The differences that
+give its curvature there also give the slope of the last part, which moves the mode on. Nodes are laid by that
+(``scale_nodes.py``), and each has the posterior of the latents at its scales. This is the idea of INLA (Rue et al.
+2009) with a variational inner step.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import scipy
@@ -22,22 +24,24 @@ from forestmix.checks import one_of
 from forestmix.errors import ArgumentError, ForestmixError
 from forestmix.model import DEF, Observations
 from forestmix.posterior.component import Component
+from forestmix.posterior.course import Course, Stopped
 from forestmix.posterior.covariance import CovarianceBatch
-from forestmix.posterior.full import FullFit, FullProblem, Start
+from forestmix.posterior.full import FullFit
+from forestmix.posterior.journal import Journal
+from forestmix.posterior.remainder import Remainder
+from forestmix.posterior.scale_calibration import calibrated
 from forestmix.posterior.scale_nodes import FINENESS, Integral, importance, lattice
+from forestmix.posterior.scale_objective import SLOPE_TOLERANCE, Evaluated, ScaleObjective
 from forestmix.posterior.scale_posterior import ScalePosterior, at_point, from_grid, from_weighted
-from forestmix.posterior.scale_terms import Moments, ScaleTerms
 
 #: With more unknown scales than this only the mode is found.
 MOST_SCALES = 6
-#: Slope of L, in nats for a scale that is e times as large, below which the climb ends.
-SLOPE_TOLERANCE = 1e-3
+#: The slope of L below which the climb ends where a step of Newton follows.
+ROUGH_SLOPE = 0.02
 #: Steps of the differences that give the curvature, and the standard deviations that it may stand for.
 DIFFERENCE, SMALLEST_SD, LARGEST_SD = 0.02, 1e-4, 2.0
 #: How far the climb may go from its start, on the line of logarithms; at once; and in how many boxes at most.
 REACH, BOX, MOST_CLIMBS = 30.0, 3.0, 40
-#: Bytes that the starts of inner fits may take.
-STARTS_BYTES = 2**28
 #: Bytes of factors that nodes hold on to; those of further nodes are made anew when they are needed.
 HELD_FACTORS = 2**30
 #: Whether a fit has converged is asked of nodes with at least this weight.
@@ -51,6 +55,10 @@ MODE_ONLY = (
     "The model has {count} unknown scales, more than the {most} that are integrated over: they are at their posterior "
     "mode, and their uncertainty is left out of all intervals."
 )
+STOPPED_EARLY = (
+    "Unknown scales are at the best values found before the run was stopped, and their uncertainty is left out of all "
+    "intervals."
+)
 
 
 @dataclass(frozen=True)
@@ -60,9 +68,10 @@ class ScaleFit:
     ``scales``: the posterior of each unknown scale, in the order of ``model.unknown_scales``; ``components`` with
     ``weights`` (S,): the posterior of the latents is their mixture; ``thetas`` (S, K): the log scales of each;
     ``elbos`` (S, N): the ELBO of each observation there;
-    ``log_evidence``: the log of the integral of prior times evidence, for rows that are not Gaussian a lower bound of
-    the latter; NaN where scales are at their mode; ``effective``: the number of nodes of equal weight that would serve
-    as well; ``converged``: whether every inner fit that counts did; ``message``: what was done.
+    ``log_evidence``: the log of the integral of prior times evidence, for rows that are not Gaussian an estimate; NaN
+    where scales are at their mode; ``effective``: the number of nodes of equal weight that would serve as well;
+    ``converged``: whether every inner fit that counts did; ``message``: what was done; ``climbed``: how many values of
+    L the way to its mode took; ``stopped``: whether the callback or Ctrl-C ended it, with the best scales so far.
     """
 
     scales: tuple[ScalePosterior, ...]
@@ -74,17 +83,13 @@ class ScaleFit:
     effective: float
     converged: bool
     message: str
+    climbed: int
+    stopped: bool = False
 
 
-class Evaluated(NamedTuple):
-    """L at some theta, its slope (K,), and the fit of each observation."""
-
-    value: float
-    slope: Array
-    fits: tuple[FullFit, ...]
-
-
-def fit_scales(model: DEF, data: Observations, scales: str = "shared", seed: int = 0) -> tuple[ScaleFit, ...]:
+def fit_scales(
+    model: DEF, data: Observations, scales: str = "shared", seed: int = 0, journal: Journal | None = None
+) -> tuple[ScaleFit, ...]:
     """Integrate over the unknown scales of a model with one layer and a Gaussian prior.
 
     Args:
@@ -92,6 +97,7 @@ def fit_scales(model: DEF, data: Observations, scales: str = "shared", seed: int
         data: the observations.
         scales: for a batch: "shared" for one set of scales for all observations, "each" for one set each.
         seed: of the quasi-random nodes of four scales and more.
+        journal: keeps the fits at all scales, one after another, and has those of a run before.
 
     Returns:
         One fit, or for "each" one for each observation.
@@ -100,75 +106,55 @@ def fit_scales(model: DEF, data: Observations, scales: str = "shared", seed: int
     if not model.unknown_scales:
         raise ArgumentError("model must have unknown scales, such as Gaussian(sd=scales.HalfNormal(1.0)); got none.")
     if one_of("scales", scales, ("shared", "each")) == "shared":
-        return (_fit(ScaleObjective(model, data), seed),)
-    parts = (data.take(np.array([k])) for k in range(len(data.x)))
-    return tuple(_fit(ScaleObjective(model, part), seed) for part in parts)
-
-
-class ScaleObjective:
-    """L and its slope, for a model and its data; inner fits start from the nearest theta that is known."""
-
-    def __init__(self, model: DEF, data: Observations) -> None:
-        self.model, self.terms, self.problem = model, ScaleTerms(model, data), FullProblem(model, data)
-        self._starts: list[tuple[Array, list[Start]]] = []
-        entries = len(data.x) * (model.n_observed + model.n_latent)
-        self._most_starts = int(np.clip(STARTS_BYTES // (8 * entries), 4, 256))
-
-    def evaluate(self, theta: Array) -> Evaluated:
-        """Return L, its slope by the envelope theorem, and the inner fits."""
-        fits = self.problem.fit(self.model.with_scales(np.exp(theta)), self._start(theta))
-        self._remember(theta, fits)
-        value, slope = self.terms.log_prior(theta)
-        variances: dict[int, Array] = {}
-        for fit in fits:
-            if id(fit.covariance) not in variances:
-                variances[id(fit.covariance)] = fit.covariance.variance()
-            own = Moments(fit.error, fit.kappa, fit.variance, fit.mean, variances[id(fit.covariance)])
-            counts, sums = self.terms.statistics(theta, own)
-            value, slope = value + fit.elbo, slope + sums - counts
-        return Evaluated(value, slope, fits)
-
-    def _start(self, theta: Array) -> list[Start] | None:
-        if not self._starts:
-            return None
-        distances = [float(np.sum((theta - known) ** 2)) for known, _ in self._starts]
-        return self._starts[int(np.argmin(distances))][1]
-
-    def _remember(self, theta: Array, fits: tuple[FullFit, ...]) -> None:
-        """Keep where fits ended, of the last theta, as many as memory allows; rows of constant curvature need none."""
-        if self.model.layers[0].family.curvature_is_constant:
-            return
-        self._starts = [*self._starts[1 - self._most_starts :], (theta, [Start(fit.mean, fit.kappa) for fit in fits])]
+        return (_fit(ScaleObjective(model, data, journal), seed),)
+    each = np.arange(len(data.x))[:, None]
+    return tuple(_fit(ScaleObjective(model.take_observations(k), data.take(k), journal), seed) for k in each)
 
 
 def _fit(objective: ScaleObjective, seed: int) -> ScaleFit:
-    mode = climb(objective)
+    """Return the fit; one that is stopped has the scales of the best point so far."""
+    try:
+        return _integrated(objective, seed)
+    except (KeyboardInterrupt, Stopped):
+        if not objective.course.keeps or objective.best is None:
+            raise
+        # The last fit is made without a word to the callback.
+        objective.course, objective.climbed = Course(), objective.climbed or objective.count
+        return replace(_at_mode(objective, objective.best[1]), message=STOPPED_EARLY, converged=False, stopped=True)
+
+
+def _integrated(objective: ScaleObjective, seed: int) -> ScaleFit:
+    many = len(objective.model.unknown_scales) > MOST_SCALES
+    mode = climb(objective, SLOPE_TOLERANCE if many else ROUGH_SLOPE)
+    objective.climbed = objective.count
     objective.terms.check_noise(mode)
-    if len(mode) > MOST_SCALES:
+    if many:
         return _at_mode(objective, mode)
     collected = _Collector(objective)
-    precision = curvature(objective, mode)
+    mode, precision = moved_mode(objective, mode)
     if len(mode) in FINENESS:
         integral = lattice(collected, mode, np.diag(precision) ** -0.5)
     else:
         integral = importance(collected, mode, np.linalg.inv(precision), seed)
+        integral = integral._replace(log_weights=collected.calibrated(integral))
     return _collected(objective, collected, integral)
 
 
-def climb(objective: ScaleObjective) -> Array:
-    """Return the mode of L, by L-BFGS-B in a box around the last point, for as long as it ends on the box's border.
+def climb(objective: ScaleObjective, tolerance: float = SLOPE_TOLERANCE) -> Array:
+    """Return the mode of log prior plus ELBO.
 
-    L is divided by its largest slope, so that the first step, which is along the slope, is no longer than one: a scale
-    e times as large. A box in which no better point was found is halved.
+    L-BFGS-B in a box around the last point, for as long as it ends on the box's border. The objective is divided by its
+    largest slope, so that the first step, which is along the slope, is no longer than one: a scale e times as large. A
+    box in which no better point was found is halved.
     """
     start = theta = objective.terms.start()
     here, side = objective.evaluate(theta), BOX
     for _ in range(MOST_CLIMBS):
         unit = np.max(np.abs(here.slope))
-        if unit <= SLOPE_TOLERANCE:
+        if unit <= tolerance:
             break
         low, high = np.maximum(theta - side, start - REACH), np.minimum(theta + side, start + REACH)
-        found, there = _climb_in_box(objective, theta, here, low, high)
+        found, there = _climb_in_box(objective, theta, here, np.stack([low, high], axis=1), tolerance)
         inside = (found > low) & (found < high)
         stuck = np.array_equal(found, theta)
         theta, here = found, there
@@ -180,7 +166,7 @@ def climb(objective: ScaleObjective) -> Array:
 
 
 def _climb_in_box(
-    objective: ScaleObjective, theta: Array, here: Evaluated, low: Array, high: Array
+    objective: ScaleObjective, theta: Array, here: Evaluated, box: Array, tolerance: float
 ) -> tuple[Array, Evaluated]:
     """Return the best point in a box from theta, where L is known, and L there."""
     unit, known = float(np.max(np.abs(here.slope))), {theta.tobytes(): here}
@@ -194,8 +180,8 @@ def _climb_in_box(
         found = known[point.tobytes()]
         return -found.value / unit, -found.slope / unit
 
-    options: Any = {"gtol": SLOPE_TOLERANCE / unit, "ftol": 1e-13}
-    limits: Any = np.stack([low, high], axis=1)
+    options: Any = {"gtol": tolerance / unit, "ftol": 1e-13}
+    limits: Any = box
     found = scipy.optimize.minimize(negative, theta, jac=True, method="L-BFGS-B", bounds=limits, options=options)
     best = np.asarray(found.x)
     return best, known.get(best.tobytes(), here)
@@ -206,15 +192,21 @@ def _without_fits(found: Evaluated) -> Evaluated:
     return found._replace(fits=())
 
 
-def curvature(objective: ScaleObjective, mode: Array) -> Array:
-    """Return minus the second derivatives of L at its mode, by differences of the slope, with eigenvalues in bounds."""
-    columns = []
-    for step in DIFFERENCE * np.eye(len(mode)):
-        ahead, behind = (objective.evaluate(mode + sign * step).slope for sign in (1, -1))
-        columns.append((behind - ahead) / (2 * DIFFERENCE))
+def moved_mode(objective: ScaleObjective, mode: Array) -> tuple[Array, Array]:
+    """Return the mode of L, one step of Newton from where the climb ended, and minus the second derivatives there.
+
+    These are differences of the slope, with eigenvalues in bounds. The slope of what is left out is a difference too.
+    """
+    columns, slope = [], np.zeros(len(mode))
+    for k, step in enumerate(DIFFERENCE * np.eye(len(mode))):
+        ahead, behind = (objective.evaluate(mode + sign * step, whole=True) for sign in (1, -1))
+        columns.append((behind.slope - ahead.slope) / (2 * DIFFERENCE))
+        slope[k] = 0.5 * (ahead.slope + behind.slope)[k] + (ahead.left_out - behind.left_out) / (2 * DIFFERENCE)
     matrix = np.array(columns)
     values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
-    return (vectors * np.clip(values, LARGEST_SD**-2.0, SMALLEST_SD**-2.0)) @ vectors.T
+    values = np.clip(values, LARGEST_SD**-2.0, SMALLEST_SD**-2.0)
+    step = vectors @ ((vectors.T @ slope) / values)
+    return mode + np.clip(step, -LARGEST_SD, LARGEST_SD), (vectors * values) @ vectors.T
 
 
 class _Collector:
@@ -225,26 +217,43 @@ class _Collector:
         self.converged: dict[bytes, bool] = {}
         self.components: dict[bytes, Component] = {}
         self.elbos: dict[bytes, list[float]] = {}
+        self.slopes: dict[bytes, tuple[Array, float]] = {}
 
     def __call__(self, theta: Array) -> float:
         try:
-            found = self.objective.evaluate(theta)
+            found = self.objective.evaluate(theta, whole=True)
         except ForestmixError:
             # A scale so extreme that the precision cannot be factored; it has no weight.
             return -np.inf
         self.converged[theta.tobytes()] = all(fit.converged for fit in found.fits)
         self.held += sum({id(fit.covariance): fit.covariance.nbytes for fit in found.fits}.values())
         hold = self.held <= HELD_FACTORS
-        self.components[theta.tobytes()] = component(self.objective.model, np.exp(theta), found.fits, hold=hold)
+        self.components[theta.tobytes()] = component(
+            self.objective.model, np.exp(theta), found.fits, found.remainders, hold=hold
+        )
         self.elbos[theta.tobytes()] = [fit.elbo for fit in found.fits]
-        return found.value
+        self.slopes[theta.tobytes()] = found.slope, found.left_out
+        return found.value + found.left_out
+
+    def calibrated(self, integral: Integral) -> Array:
+        """Return the log weights of scattered nodes, moved by what is known of the slopes of L there."""
+        nothing = np.zeros(integral.nodes.shape[1]), 0.0
+        slopes, left_out = zip(*(self.slopes.get(theta.tobytes(), nothing) for theta in integral.nodes), strict=True)
+        return calibrated(integral.nodes, integral.log_weights, np.array(slopes), np.array(left_out))
 
 
-def component(model: DEF, scales: Array, fits: tuple[FullFit, ...], *, hold: bool = True) -> Component:
-    """Return the fits of all observations at one set of scales; those that share a covariance go on to share it."""
+def component(
+    model: DEF, scales: Array, fits: tuple[FullFit, ...], remainders: tuple[Remainder, ...], *, hold: bool = True
+) -> Component:
+    """Return the fits of all observations at one set of scales, with variances as wide as what they leave out says.
+
+    Those that share a covariance go on to share it.
+    """
     places: dict[int, int] = {}
     which = [places.setdefault(id(fit.covariance), len(places)) for fit in fits]
     distinct = [fits[which.index(k)].covariance for k in range(len(places))]
+    if remainders:
+        distinct = [one.widened(remainders[which.index(k)]) for k, one in enumerate(distinct)]
     batch = CovarianceBatch(distinct if hold else [one.released() for one in distinct], which)
     mean, layer = np.stack([fit.mean for fit in fits]), model.with_scales(scales).layers[0]
     return Component(mean, batch, layer, dict(zip(model.unknown_scales, scales.tolist(), strict=True)))
@@ -272,16 +281,17 @@ def _collected(objective: ScaleObjective, collected: _Collector, integral: Integ
         integral.effective,
         all(collected.converged[key] for key, weight in zip(keys, weights, strict=True) if weight > COUNTS),
         message.format(count=len(keep), effective=integral.effective),
+        objective.climbed,
     )
 
 
 def _at_mode(objective: ScaleObjective, mode: Array) -> ScaleFit:
     """Return the fit at one set of scales."""
-    fits = objective.evaluate(mode).fits
+    _, _, fits, remainders = objective.evaluate(mode, whole=True)
     scales = objective.model.unknown_scales
     return ScaleFit(
         tuple(at_point(scale, float(one)) for scale, one in zip(scales, mode, strict=True)),
-        (component(objective.model, np.exp(mode), fits),),
+        (component(objective.model, np.exp(mode), fits, remainders),),
         np.ones(1),
         mode[None],
         np.array([[fit.elbo for fit in fits]]),
@@ -289,4 +299,5 @@ def _at_mode(objective: ScaleObjective, mode: Array) -> ScaleFit:
         1.0,
         all(fit.converged for fit in fits),
         MODE_ONLY.format(count=len(mode), most=MOST_SCALES),
+        objective.climbed,
     )

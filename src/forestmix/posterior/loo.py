@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy
@@ -90,14 +90,16 @@ def leave_one_out(posterior: Posterior) -> LeaveOneOut:
     places = np.argwhere(observed)
     return LeaveOneOut(
         pointwise[observed], places[:, 1] if data.single else places, leverage[observed],
-        np.flatnonzero(doubtful[observed]), data_fingerprint(data.x, observed),
+        np.flatnonzero(doubtful[observed]), data_fingerprint(data.x, observed, posterior.model.layers[0].family.weight),
     )  # fmt: skip
 
 
-def data_fingerprint(x: Array, observed: Array) -> str:
-    """Return a hash by which the data of two posteriors are known to be the same."""
+def data_fingerprint(x: Array, observed: Array, weight: Any) -> str:
+    """Return a hash by which the data of two posteriors, and the weights of their cases, are known to be the same."""
     values = np.where(observed, np.asarray(x, np.float32), np.float32(np.nan))
-    return hashlib.sha256(repr(values.shape).encode() + values.tobytes()).hexdigest()
+    cases = np.where(observed, np.asarray(weight, np.float32), np.float32(1))
+    weights = b"" if (cases == 1).all() else cases.tobytes()
+    return hashlib.sha256(repr(values.shape).encode() + values.tobytes() + weights).hexdigest()
 
 
 def _rows_left_out(system: LatentSystem, component: Component) -> tuple[Array, Array, Array]:
@@ -105,8 +107,8 @@ def _rows_left_out(system: LatentSystem, component: Component) -> tuple[Array, A
     layer, n = component.layer, component.layer.size
     C = padded(layer.weights.in_double(), 0, component.mean.shape[1])
     mean = C.forward(component.mean) + layer.bias
-    variance = component.covariance.quadratic(C)
-    kappa = component.covariance.kappa()
+    covariance = component.covariance.unwidened()
+    variance, kappa = covariance.quadratic(C), covariance.kappa()
     if kappa is None:
         raise ForestmixError("loo needs a covariance that knows the curvature of each row; this one does not.")
     x = system.data.x[:, :n].astype(np.float64)

@@ -24,7 +24,8 @@ def noise_note(result: Result) -> str | None:
     With ``rms^2 = mean_i ((x_i - m_i) / sd_i)^2`` over observed entries, it is said where ``rms > 2``, and where
     ``rms < sqrt(1 - m / n) / 2``, since m latents fit that much of n rows' noise.
     """
-    if not isinstance(result.model.layers[0].family, Gaussian):
+    of_each = any(isinstance(one, tuple) for one in result.scales.values())
+    if of_each or not isinstance(result.model.layers[0].family, Gaussian):
         return None
     square, count = _squared_residuals(result)
     share = 1 - result.model.latent_sizes[0] * len(result.data.x) / max(count, 1)
@@ -38,10 +39,11 @@ def noise_note(result: Result) -> str | None:
     )
 
 
-def _squared_residuals(result: Result) -> tuple[float, int]:
-    """Return the sum of ``((x_i - m_i) / sd_i)^2`` over observed entries, and how many there are."""
+def _squared_residuals(result: Result) -> tuple[float, float]:
+    """Return the sum of ``w_i ((x_i - m_i) / sd_i)^2`` over observed entries, and that of the case weights ``w_i``."""
     layer, data = result.model.layers[0], result.data
     mean: Array = np.atleast_2d(host(layer.weights.forward(result.layers[0].mean))) + layer.bias
     residual = (data.x.astype(np.float64) - mean) / layer.family.sd  # type: ignore[attr-defined]
     observed = np.ones(data.x.shape, bool) if data.observed is None else np.broadcast_to(data.observed, data.x.shape)
-    return float(np.sum(residual[observed] ** 2)), int(np.sum(observed))
+    cases = np.broadcast_to(layer.family.weight, data.x.shape)[observed]
+    return float(np.sum(residual[observed] ** 2)), float(np.sum(cases))

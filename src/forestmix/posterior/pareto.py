@@ -77,5 +77,6 @@ def generalised_pareto(excess: Array) -> tuple[float, float]:
 
 
 def pareto_quantile(p: Array, k: float, sigma: float) -> Array:
-    """Return the quantile ``sigma ((1 - p)^-k - 1) / k``."""
-    return sigma * np.expm1(-k * np.log1p(-p)) / k if k != 0 else -sigma * np.log1p(-p)
+    """Return the quantile ``sigma ((1 - p)^-k - 1) / k``, infinite where that overflows."""
+    with np.errstate(over="ignore"):
+        return sigma * np.expm1(-k * np.log1p(-p)) / k if k != 0 else -sigma * np.log1p(-p)

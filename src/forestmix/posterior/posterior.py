@@ -19,6 +19,7 @@ from forestmix.posterior.kinds import corrected_component, factorised_component,
 from forestmix.posterior.marginals import LayerMarginals, Mixture
 from forestmix.posterior.prediction import Prediction, predict
 from forestmix.posterior.system import LatentSystem
+from forestmix.saving import Exported
 from forestmix.weights.layered import slices_of
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from forestmix.posterior.table import Table
 
 
-class Posterior:
+class Posterior(Exported):
     """The posterior of the latents, as ``Result.posterior`` returns it. For a batch arrays have a leading axis (N,).
 
     It is a mixture of components: one where all scales are known.
@@ -125,7 +126,11 @@ class Posterior:
 
     @cached_property
     def log_evidence(self) -> Any:
-        """``log p(x)``, exact for Gaussian rows and latents; ``None`` where it is not known."""
+        """``log p(x)``, exact for Gaussian rows and latents; ``None`` where it is not known.
+
+        After ``covariance="full"``, and with unknown scales, it is an estimate for other rows, and not a bound: the
+        ELBO and what that leaves out (``remainder.py``). With unknown scales it is integrated over them.
+        """
         if self._log_evidence is None and self.kind == "corrected" and self.system.constant_curvature:
             return self.elbo
         return self._log_evidence
@@ -139,7 +144,7 @@ class Posterior:
         (first, *others) = self.mixture.components
         if others or not self.gaussian or not (self.kind == "factorised" or is_factored(first.covariance)):
             return None
-        values = gaussian_elbo(self.system, first)
+        values = gaussian_elbo(self.system, first.fitted())
         return None if values is None else (float(values[0]) if self.data.single else values)
 
     @cached_property
@@ -157,7 +162,8 @@ class Posterior:
         mixture = self.mixture.take(chosen)
         known = self._log_evidence if np.ndim(self._log_evidence) == 0 else self._log_evidence[chosen]
         return Posterior(
-            mixture.components, mixture.weights, self.model, Observations(part.x, part.observed, single), self.kind,
+            mixture.components, mixture.weights, self.model.take_observations(chosen),
+            Observations(part.x, part.observed, single), self.kind,
             factors=None if self.factors is None else (self.factors[0][chosen], self.factors[1][chosen]),
             scales=self.scales, log_evidence=known if not single or np.ndim(known) == 0 else known[0],
         )  # fmt: skip
@@ -180,12 +186,12 @@ class Posterior:
 
         return check(self, generator(rng), whole_number("size", size, least=100, optional=True))
 
-    def summary(self, level: float = 0.9, names: Sequence[str] | None = None, layer: int = 0) -> Table:
+    def summary(self, level: float = 0.9, names: Sequence[Any] | None = None, layer: int = 0) -> Table:
         """Return a table with mean, sd and interval of each latent, for one observation.
 
         Args:
             level: probability of the central intervals.
-            names: what to call the latents; ``y[0]``, ``y[1]``, ... when left out.
+            names: what to call the latents; the labels of W's columns, or ``y[0]``, ``y[1]``, ..., when left out.
             layer: which latent layer of a deep model, 0 for the lowest.
 
         """
@@ -193,44 +199,11 @@ class Posterior:
 
         return summary(self, level, names, layer)
 
-    def plot(self, axes: Any = None, level: float = 0.9, names: Sequence[str] | None = None, layer: int = 0) -> Any:
+    def plot(self, axes: Any = None, level: float = 0.9, names: Sequence[Any] | None = None, layer: int = 0) -> Any:
         """Plot means and intervals of the latents, and return the axes; see ``summary`` for the arguments."""
         from forestmix.plots import plot_posterior
 
         return plot_posterior(self, axes, level, names, layer)
-
-    def save(self, path: Any, weights: str = "inside") -> None:
-        """Write this to a NetCDF-4 file for ``forestmix.load``; see docs/files.md.
-
-        Args:
-            path: where to; a file that stands there is replaced once the new one is whole.
-            weights: "inside" writes W too; "reference" only its checksum, and ``load(path, weights=W)`` needs it.
-
-        """
-        from forestmix.files import save
-
-        save(self, path, weights)
-
-    def to_xarray(self, level: float = 0.9, names: Sequence[str] | None = None) -> Any:
-        """Return mean, sd and interval of each latent as a labelled dataset of xarray (docs/files.md)."""
-        from forestmix.files.views import posterior_dataset
-
-        return posterior_dataset(self, level, names)
-
-    def to_pandas(self, level: float = 0.9, names: Sequence[str] | None = None) -> Any:
-        """Return mean, sd and interval of each latent as a table of pandas."""
-        from forestmix.files.views import posterior_frame
-
-        return posterior_frame(self, level, names)
-
-    def to_arviz(
-        self, size: int = 1000, rng: Any = 0, names: Sequence[str] | None = None,
-        sample_dims: Sequence[str] = ("chain", "draw"),
-    ) -> Any:  # fmt: skip
-        """Return draws of the latents, what they predict and the log-likelihood as a tree for ArviZ (docs/files.md)."""
-        from forestmix.files.arviz import posterior_tree
-
-        return posterior_tree(self, size, rng, names, sample_dims)
 
     @property
     def gaussian(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -13,20 +13,22 @@ from forestmix.arrays import Array
 from forestmix.bounds.values import elbo, fm_bound
 from forestmix.checks import between_zero_and_one, one_of
 from forestmix.errors import ArgumentError, ForestmixError
+from forestmix.families import Gaussian
 from forestmix.inference.status import Status, Trace
 from forestmix.model import DEF, Observations
+from forestmix.posterior.each import EachJoint
 from forestmix.posterior.joint import Joint
 from forestmix.posterior.layer import LayerPosterior
 from forestmix.posterior.noise import noise_note
 from forestmix.posterior.posterior import Posterior, made
-from forestmix.posterior.scale_posterior import ScalePosterior
+from forestmix.saving import Exported
 
 #: The kinds of posterior; "full" needs a run with a full covariance.
 KINDS = ("corrected", "factorised", "full")
 
 
 @dataclass(frozen=True, repr=False)
-class Result:
+class Result(Exported):
     """The outcome of ``infer``. For a batch, entries described as one value are arrays (N,).
 
     ``layers``: the posterior of each latent layer; ``objective``: the bound that was climbed, named by
@@ -36,7 +38,8 @@ class Result:
     ``model`` and ``data``: what it is the posterior of, with numbers in the place of unknown scales.
 
     After ``infer(..., covariance="full")``, and for models with unknown scales, ``joint`` holds the posterior with all
-    its correlations, of which ``layers`` have the margins; ``scales`` has the posterior of each unknown scale by name.
+    its correlations, of which ``layers`` have the margins; ``scales`` has the posterior of each unknown scale by name,
+    for a batch with ``scales="each"`` a tuple with one for each observation.
     """
 
     layers: tuple[LayerPosterior, ...]
@@ -50,8 +53,8 @@ class Result:
     trace: Trace
     model: DEF
     data: Observations
-    joint: Joint | None = None
-    scales: Mapping[str, ScalePosterior] = field(default_factory=dict)
+    joint: Joint | EachJoint | None = None
+    scales: Mapping[str, Any] = field(default_factory=dict)
     note: str = ""
 
     @cached_property
@@ -153,39 +156,6 @@ class Result:
         """Say where it went."""
         raise _moved("interval", "posterior().interval(level)")
 
-    def save(self, path: Any, weights: str = "inside") -> None:
-        """Write this to a NetCDF-4 file for ``forestmix.load``; see docs/files.md.
-
-        Args:
-            path: where to; a file that stands there is replaced once the new one is whole.
-            weights: "inside" writes W too; "reference" only its checksum, and ``load(path, weights=W)`` needs it.
-
-        """
-        from forestmix.files import save
-
-        save(self, path, weights)
-
-    def to_xarray(self, level: float = 0.9, names: Sequence[str] | None = None) -> Any:
-        """Return mean, sd and interval of each factor of q, and the trace, as a dataset of xarray (docs/files.md)."""
-        from forestmix.files.views import result_dataset
-
-        return result_dataset(self, level, names)
-
-    def to_pandas(self, level: float = 0.9, names: Sequence[str] | None = None) -> Any:
-        """Return mean, sd and interval of each latent as a table of pandas."""
-        from forestmix.files.views import posterior_frame
-
-        return posterior_frame(self, level, names)
-
-    def to_arviz(
-        self, size: int = 1000, rng: Any = 0, names: Sequence[str] | None = None,
-        sample_dims: Sequence[str] = ("chain", "draw"),
-    ) -> Any:  # fmt: skip
-        """Return draws of the latents, what they predict and the log-likelihood as a tree for ArviZ (docs/files.md)."""
-        from forestmix.files.arviz import posterior_tree
-
-        return posterior_tree(self.posterior(), size, rng, names, sample_dims)
-
     def plot_trace(self, axes: Any = None) -> Any:
         """Plot the objective and the relative gradient norm against iterations; see ``forestmix.plots``."""
         from forestmix.plots import plot_trace
@@ -202,6 +172,12 @@ class Result:
             f"<Result of {self.algorithm!r}: {status} after {count} iteration{'s' if count != 1 else ''}, "
             f"{self.objective_name} = {bound}, mean and sd of shape {shape}, {dtype}>"
         )
+
+
+def reported(result: Result) -> Posterior:
+    """Return the posterior to report: corrected for Gaussian latents, and that of q for others, which has no other."""
+    gaussian = all(isinstance(family, Gaussian) for family in result.model.latent_families)
+    return result.posterior("corrected" if gaussian else "factorised")
 
 
 def _moved(name: str, where: str) -> ForestmixError:

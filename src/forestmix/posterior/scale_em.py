@@ -33,11 +33,15 @@ MESSAGE = (
 
 
 class Expectation(NamedTuple):
-    """The factorised q at known scales: means and standard deviations, (N, m), and the ELBO, summed over N."""
+    """The factorised q at known scales: means and standard deviations, (N, m), and the ELBO, summed over N.
+
+    ``stopped``: whether its run was stopped, which ends the climb.
+    """
 
     mean: Array
     sd: Array
     elbo: float
+    stopped: bool = False
 
 
 class ScaleMode(NamedTuple):
@@ -65,6 +69,8 @@ def fit_scale_mode(model: DEF, data: Observations, expect: Callable[[DEF], Expec
         known = model.with_scales(np.exp(theta))
         q = expect(known)
         trace.append(terms.log_prior(theta)[0] + q.elbo)
+        if q.stopped:
+            break
         new = _maximised(terms, theta, *_statistics(terms, known, data, theta, q))
         converged = bool(np.max(np.abs(new - theta)) <= CHANGE)
         if converged:

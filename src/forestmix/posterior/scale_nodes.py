@@ -7,7 +7,8 @@ at the whole.
 
 More scales: importance sampling with quasi-random (Sobol) points of a Student t around the mode, which on every axis of
 its curvature is as wide on either side as L says there; redrawn around the moments found until the effective number of
-nodes suffices. Draws of all rounds are weighted by the mixture of their proposals.
+nodes suffices. Draws of all rounds are weighted by the mixture of their proposals; ``scale_calibration.py`` makes the
+weights better by what is known of the slopes of L.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from forestmix.errors import ForestmixError
 
 #: How many standard deviations of the curvature at the mode a lattice stays nearly even for.
 WIDTH = 3.0
+#: Parts of a standard deviation that nodes of a lattice are laid at.
+ROUND = 8
 #: How far from its mode a scale may be, as a logarithm: beyond it the posterior has no end.
 FARTHEST = 100.0
 #: Degrees of freedom of the proposals; where their width is found, in standard deviations, and how wide they may be.
@@ -71,6 +74,9 @@ LogDensity = Callable[[Array], float]
 def lattice(log_density: LogDensity, mode: Array, sds: Array) -> Integral:
     """Return the integral over up to three scales; ``sds``: of each with the others held, at the mode."""
     step, tail, error, halvings = FINENESS[len(mode)]
+    # On round numbers, so that rounding in the mode moves no node: the same data in another order have the same nodes.
+    sds = np.exp(np.round(ROUND * np.log(sds)) / ROUND)
+    mode = sds / ROUND * np.round(ROUND * mode / sds)
     known: dict[tuple[int, ...], float] = {}
     for halving in range(1 + halvings):
         if halving:

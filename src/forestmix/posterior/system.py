@@ -46,7 +46,9 @@ class LatentSystem:
     def take(self, keep: Array) -> LatentSystem:
         """Return the system of the chosen observations."""
         chosen = object.__new__(LatentSystem)
-        chosen.__dict__.update(self.__dict__, data=self.data.take(keep))
+        chosen.__dict__.update(
+            self.__dict__, data=self.data.take(keep), family=self.family.take_observations(keep)
+        )  # fmt: skip
         return chosen
 
     @property

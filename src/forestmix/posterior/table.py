@@ -11,8 +11,10 @@ import numpy as np
 from forestmix.arrays import Array
 from forestmix.checks import between_zero_and_one, whole_number
 from forestmix.errors import ArgumentError, ForestmixError, MissingExtraError
+from forestmix.tables import label_text
 
 if TYPE_CHECKING:
+    from forestmix.model import DEF
     from forestmix.posterior.posterior import Posterior
 
 #: Rows that are shown of a longer table, at its start and at its end.
@@ -76,15 +78,27 @@ class Table:
         """Return title cells and rows as text, with dots for those in the middle of a long table."""
         count = len(self.names)
         shown = list(range(count)) if count <= 2 * SHOWN else [*range(SHOWN), -1, *range(count - SHOWN, count)]
-        columns = [formatted(values) for values in self.columns.values()]
+        least = _decimals_of_sds(self.columns.get("sd"), count)
+        columns = [formatted(values, least) for values in self.columns.values()]
         body = [
             [self.names[k], *(cells[k] for cells in columns)] if k >= 0 else ["..."] * (1 + len(columns)) for k in shown
         ]
         return [["", *self.columns], *body]
 
 
-def formatted(values: Array) -> list[str]:
-    """Return the entries of a column as text: numbers with as many decimals as its typical size asks for."""
+def _decimals_of_sds(sds: Array | None, count: int) -> Array:
+    """Return the decimals that show two digits of each row's sd, so that effects on other scales can be read too."""
+    if sds is None or sds.dtype.kind != "f":
+        return np.zeros(count, int)
+    known = np.isfinite(sds) & (sds > 0)
+    return np.clip(1 - np.floor(np.log10(np.where(known, sds, 1e9))), 0, 6).astype(int)
+
+
+def formatted(values: Array, least: Array | None = None) -> list[str]:
+    """Return the entries of a column as text: with as many decimals as its typical size asks for, and the row at least.
+
+    ``least``: decimals of each row.
+    """
     if values.dtype.kind != "f":
         return [str(value) for value in values]
     size = np.abs(values[np.isfinite(values) & (values != 0)])
@@ -92,10 +106,11 @@ def formatted(values: Array) -> list[str]:
     if not 1e-4 <= typical < 1e7:
         return [f"{value:.3g}" for value in values]
     decimals = int(np.clip(2 - np.floor(np.log10(typical)), 0, 6))
-    return [f"{value:,.{decimals}f}" for value in values]
+    least = np.zeros(len(values), int) if least is None else least
+    return [f"{value:,.{max(decimals, own)}f}" for value, own in zip(values, least.tolist(), strict=True)]
 
 
-def summary(posterior: Posterior, level: float, names: Sequence[str] | None, layer: int) -> Table:
+def summary(posterior: Posterior, level: float, names: Sequence[Any] | None, layer: int) -> Table:
     """Return the table of ``Posterior.summary``."""
     between_zero_and_one("level", level)
     layer = whole_number("layer", layer, 0, len(posterior.layers) - 1)
@@ -107,13 +122,20 @@ def summary(posterior: Posterior, level: float, names: Sequence[str] | None, lay
     if part.sd_error is not None:
         columns["error of sd"] = part.sd_error
     title = f"{posterior.kind} posterior, {100 * level:g} % intervals"
-    return Table(latent_names(names, part.size), columns, title)
+    return Table(latent_names(posterior.model, layer, names), columns, title)
 
 
-def latent_names(names: Sequence[str] | None, m: int) -> list[str]:
-    """Return what the latents are called: the names given, or numbers."""
-    if names is None:
+def latent_labels(model: DEF, layer: int, names: Sequence[Any] | None) -> list[Any]:
+    """Return what the latents of a layer are called: the names given, the labels of W's columns, or numbers."""
+    m = model.latent_sizes[layer]
+    chosen = model.layers[layer].labels if names is None else names
+    if chosen is None:
         return [f"y[{j}]" for j in range(m)]
-    if len(names) != m:
-        raise ArgumentError(f"names must have one entry for each of the {m} latents; got {len(names)}.")
-    return list(map(str, names))
+    if len(chosen) != m:
+        raise ArgumentError(f"names must have one entry for each of the {m} latents; got {len(chosen)}.")
+    return list(chosen)
+
+
+def latent_names(model: DEF, layer: int, names: Sequence[Any] | None) -> list[str]:
+    """Return what the latents of a layer are called, as texts."""
+    return list(map(label_text, latent_labels(model, layer, names)))

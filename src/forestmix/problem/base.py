@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from enum import Enum, auto
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from forestmix.arrays import Array
 from forestmix.errors import ArgumentError
@@ -25,32 +25,23 @@ class Acceleration(Enum):
     NONE = auto()
 
 
-class Point(Protocol):
-    """Factors with what was computed at them; ``objective`` and ``rounding`` of each observation are on the host."""
-
-    @property
-    def q(self) -> Any:
-        """The factors."""
-
-    @property
-    def objective(self) -> Array:
-        """The bound, (N,)."""
-
-    @property
-    def rounding(self) -> Array:
-        """How far the objective may be off because it is a sum of rounded terms, (N,)."""
-
-    def take(self, keep: Array) -> Any:
-        """Return the point of the chosen observations."""
-
-
 class Problem(ABC):
-    """Maximise a bound over the factors of all latents, for each observation of a batch."""
+    """Maximise a bound over the factors of all latents, for each observation of a batch.
+
+    A point is factors ``q`` with what was computed at them: ``objective`` and ``rounding``, which says how far the
+    former may be off, (N,) each and on the host; ``carried``, whether the rows were not looked at; and ``take(keep)``.
+    """
 
     #: Whether all latents are Gaussian.
     gaussian: ClassVar[bool]
     model: DEF
     data: Observations
+    #: The bound that is climbed, "elbo" or "fm".
+    objective_name: str
+    #: The bound whose value the objective is: "elbo", "fm", or "grouped" for one between the two.
+    climbed: str
+    #: The accelerated steps that this problem allows.
+    acceleration: Acceleration
 
     @property
     def size(self) -> int:
@@ -62,28 +53,13 @@ class Problem(ABC):
         """Number of observations in the batch, N."""
         return len(self.data.x)
 
-    @property
-    @abstractmethod
-    def objective_name(self) -> str:
-        """The bound that is climbed, "elbo" or "fm"."""
-
-    @property
-    @abstractmethod
-    def climbed(self) -> str:
-        """The bound whose value the objective is: "elbo", "fm", or "grouped" for one between the two."""
-
-    @property
-    @abstractmethod
-    def acceleration(self) -> Acceleration:
-        """The accelerated steps that this problem allows."""
-
     @abstractmethod
     def default_start(self) -> Any:
         """Return where a run starts that is given no start."""
 
     @abstractmethod
-    def start(self, init: Any) -> Any:
-        """Return a start that the user gave, checked."""
+    def start(self, init: Any, name: str = "init") -> Any:
+        """Return factors that the user gave, checked; errors call them ``name``."""
 
     @abstractmethod
     def split(self, q: Any) -> tuple[Any, ...]:

@@ -11,8 +11,8 @@ from forestmix.arrays import Array, host
 from forestmix.engines.protocol import Capability, Spread, SweepStart, require
 from forestmix.latents import ArrayFactors, GaussianFactors
 from forestmix.partition import Partition
-from forestmix.problem import factored
-from forestmix.problem.base import Acceleration, Problem, out_of_range
+from forestmix.problem import newton_system
+from forestmix.problem.base import Problem, out_of_range
 from forestmix.problem.given import as_layers
 from forestmix.problem.objective import GaussianObjective
 from forestmix.problem.points import GaussianPoint
@@ -32,33 +32,23 @@ class GaussianProblem(GaussianObjective, Problem):
 
     gaussian: ClassVar[bool] = True
 
-    @property
-    def climbed(self) -> str:
-        """The bound whose value the objective is; with the layers as groups "fm" is the paper's deep bound."""
-        own = self.groups is not None and not self.stacked.is_deep
-        return "grouped" if self._objective == "fm" and own else self._objective
-
-    @property
-    def acceleration(self) -> Acceleration:
-        """Conjugate gradients where the objective is quadratic, else Newton's steps."""
-        return Acceleration.CONJUGATE if self.quadratic else Acceleration.NEWTON
-
     def take(self, keep: Array) -> GaussianProblem:
         """Return the problem of the chosen observations; what was derived from W is shared."""
         chosen = copy(self)
-        chosen.data = self.data.take(keep).shared()
+        chosen.data, chosen.layer = self.data.take(keep).shared(), self.layer.take_observations(keep)
+        chosen.family = chosen.layer.family
         chosen.__dict__.pop("row_data", None)
-        missing = self.data.observed is not None
-        chosen.rows = self.engine.observe(self.layer, chosen.data) if missing else self.rows.take(keep)
+        shared = self.data.observed is None and not self.family.differs_by_observation
+        chosen.rows = self.rows.take(keep) if shared else self.engine.observe(chosen.layer, chosen.data)
         return chosen
 
     def default_start(self) -> GaussianFactors:
         """Return q at the prior, narrowed where the rows call for it."""
         return gaussian_start(self)
 
-    def start(self, init: Any) -> GaussianFactors:
-        """Return a start that the user gave, one entry for each layer, stacked."""
-        layers: Any = as_layers("init", init, self.model, self.n_observations)
+    def start(self, init: Any, name: str = "init") -> GaussianFactors:
+        """Return factors that the user gave, one entry for each layer, stacked."""
+        layers: Any = as_layers(name, init, self.model, self.n_observations)
         return self.factors(self.stacked.stacked(layers))
 
     def factors(self, q: GaussianFactors) -> GaussianFactors:
@@ -74,7 +64,10 @@ class GaussianProblem(GaussianObjective, Problem):
 
     def spread_at(self, information: Any, old: Any) -> Any:
         """Return ``1 / sqrt(1 / sigma0_j^2 + information_j)``, the best spread, or ``old`` where rounding is all."""
-        new = (self.prior.precision + information) ** -0.5
+        return self._kept(1 / (self.prior.precision + information) ** 0.5, old)
+
+    def _kept(self, new: Any, old: Any) -> Any:
+        """Return ``new`` standard deviations, or ``old`` ones where rounding is all that they differ by."""
         unit = SAME_UNITS * float(np.finfo(self.model.dtype).eps)
         same = new.shape == old.shape and bool(self.xp.all(self.xp.abs(new - old) <= unit * old))
         return old if same else new
@@ -110,8 +103,8 @@ class GaussianProblem(GaussianObjective, Problem):
         of the prior. So with g the gradient, ``g^T Var_prior(y) g`` and the squares of the variances' relative errors
         add up to a bound, and half of that is one on the nats that are missing.
         """
-        if exactly and factored.affordable(self):
-            return factored.distance(self, point)
+        if exactly and newton_system.affordable(self):
+            return newton_system.distance(self, point)
         excess = self.variance_norm(point) * np.sqrt(self.size)
         if self.on_host:
             squared = self.stacked.prior_variance(point.gradient.astype(np.float64))
@@ -138,7 +131,7 @@ class GaussianProblem(GaussianObjective, Problem):
         information, old = self.information(point), point.q
         mean, sd = forest_mixture_update(old.mean, point.gradient, self.prior.precision, D, information)
         if members is None:
-            return type(old)(mean, self.spread_at(information, old.sd))
+            return type(old)(mean, self._kept(sd, old.sd))
         which = np.isin(np.arange(self.size), members)
         return type(old)(np.where(which, mean, old.mean), np.where(which, sd, old.sd))
 
@@ -152,7 +145,7 @@ class GaussianProblem(GaussianObjective, Problem):
         Exact updates of several latents at once may lower the objective: such steps are not halved.
         """
         safe = surrogate or bool(np.all(groups.sizes == 1))
-        spread = Spread.ABSOLUTE if self._objective == "fm" else Spread.SQUARED
+        spread = Spread.ABSOLUTE if self.objective_name == "fm" else Spread.SQUARED
         options = {"surrogate": surrogate, "safe": safe, "spread": spread}
         return GaussianFactors(*self._sweeps.sweep_groups(self._state(point), groups, **options))
 

@@ -1,4 +1,7 @@
-"""The problem of a model whose latents are not all Gaussian: layer by layer, each with factors of its own family."""
+"""The problem of a model whose latents are not all Gaussian: layer by layer, each with factors of its own family.
+
+Where two layers meet, an interface (``problem.interfaces``) knows what the rows below tell their parents above.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from forestmix.arrays import Array, inner
+from forestmix.arrays import Array, inner, total
 from forestmix.errors import ArgumentError
-from forestmix.latents import Factors, GaussianFactors
+from forestmix.latents import LATENTS, Factors, GaussianFactors, SpikeSlabFactors
 from forestmix.model import DEF, Observations
 from forestmix.partition import Partition
 from forestmix.problem import latent_curvature
 from forestmix.problem.base import Acceleration, Problem, out_of_range
 from forestmix.problem.given import as_layers
-from forestmix.problem.interfaces import GaussianRows, LayeredFactors, Stack
+from forestmix.problem.interfaces.base import Above
+from forestmix.problem.interfaces.choose import make_interfaces
+from forestmix.problem.layered import LayeredFactors
 from forestmix.problem.objective import ROUNDING_UNITS
 from forestmix.problem.schedules import sets_of_layers
 from forestmix.problem.updates import part_way
@@ -27,6 +32,8 @@ from forestmix.weights.layered import slices_of
 REACH = 10.0
 #: A precision that leaves a latent where it is.
 CERTAIN = 1e200
+#: The largest standard deviation to start with, relative to the root of the largest number.
+WIDEST = 1e-4
 
 
 @dataclass(frozen=True)
@@ -44,59 +51,99 @@ class LatentPoint:
 
 
 class LatentProblem(Problem):
-    """Maximise the bound of a stack of interfaces over the factors of all layers."""
+    """Maximise the bound of all layers over their factors; ``objective`` is that of ``make_interfaces``."""
 
     gaussian: ClassVar[bool] = False
 
     def __init__(self, model: DEF, data: Observations, objective: str) -> None:
         self.model, self.data = model, data
-        self.stack = Stack(model, data, objective)
+        self.interfaces: Any = make_interfaces(model, data, objective)
+        exact = all(interface.objective == "elbo" for interface in self.interfaces)
+        self.objective_name, self.climbed = ("elbo", "elbo") if exact else ("fm", "grouped")
+        #: Whether there is one latent layer, under Gaussian rows, and the ELBO is climbed.
+        self.has_curvature = exact and len(self.interfaces) == 1 and self.interfaces[0].quadratic
+        self.acceleration = Acceleration.TILTED if self.has_curvature else Acceleration.NONE
 
-    @property
-    def objective_name(self) -> str:
-        """The bound that is climbed; "fm" as soon as one interface needs it."""
-        return self.stack.objective_name
+    def take(self, keep: Array) -> LatentProblem:
+        """Return the problem of the chosen observations."""
+        chosen = copy(self)
+        chosen.data, chosen.interfaces = self.data.take(keep), [interface.take(keep) for interface in self.interfaces]
+        return chosen
 
     def default_start(self) -> LayeredFactors:
-        """Return q at the prior."""
-        return self.stack.prior_start()
+        """Return q at the prior, each layer at what its parents' means give.
 
-    def start(self, init: Any) -> LayeredFactors:
-        """Return a start that the user gave, checked."""
-        layers = as_layers("init", init, self.model, self.n_observations)
-        return self.stack.with_auxiliary(tuple(q.expanded(self.n_observations) for q in layers), solve=True)
+        A prior so wide that the squares of its values would overflow is cut down to what is left, by a precision that
+        others do not feel.
+        """
+        least = WIDEST**-2 / float(np.finfo(self.model.dtype).max)
+        count = self.n_observations
+        layers: list[Factors] = []
+        eta = np.broadcast_to(self.model.prior.bias, (count, self.model.latent_sizes[-1])).astype(np.float64)
+        for family, interface in zip(self.model.latent_families[::-1], self.interfaces[::-1], strict=True):
+            start = LATENTS[type(family)].tilted(family, eta, np.full_like(eta, least), np.zeros_like(eta))
+            layers.insert(0, start.expanded(count))
+            eta = interface.eta(layers[0])
+        parts = zip(self.interfaces, layers, strict=True)
+        return LayeredFactors(tuple(layers), tuple(interface.start(layer) for interface, layer in parts))
+
+    def start(self, init: Any, name: str = "init") -> LayeredFactors:
+        """Return factors that the user gave, checked, with the best auxiliary parameters."""
+        layers = [q.expanded(self.n_observations) for q in as_layers(name, init, self.model, self.n_observations)]
+        parts = zip(self.interfaces, layers, strict=True)
+        return LayeredFactors(tuple(layers), tuple(interface.start(layer, best=True) for interface, layer in parts))
 
     def split(self, q: LayeredFactors) -> tuple[Factors, ...]:
         """Return the factors of each latent layer."""
         return q.layers
 
-    def take(self, keep: Array) -> LatentProblem:
-        """Return the problem of the chosen observations."""
-        chosen = copy(self)
-        chosen.data, chosen.stack = self.data.take(keep), self.stack.take(keep)
-        return chosen
+    def seen(self, q: LayeredFactors, layer: int) -> Array:
+        """Return what the rows below a latent layer have seen of themselves: x, or the means of q."""
+        return self.data.x.astype(np.float64, copy=False) if layer == 0 else q.layers[layer - 1].mean
 
-    @property
-    def climbed(self) -> str:
-        """The bound whose value the objective is: "elbo", or "grouped" for one between the two."""
-        return "elbo" if self.objective_name == "elbo" else "grouped"
+    def above(self, q: LayeredFactors, layer: int) -> Above:
+        """Return the family of a latent layer and the mean of its natural parameter."""
+        family = self.model.latent_families[layer]
+        if layer == len(self.interfaces) - 1:
+            bias = np.broadcast_to(self.model.prior.bias, (1, self.model.latent_sizes[-1]))
+            return Above(family, bias.astype(np.float64))
+        return Above(family, self.interfaces[layer + 1].eta(q.layers[layer + 1]))
+
+    def _around(self, q: LayeredFactors, layer: int) -> tuple[Array, Factors, Any, Above]:
+        """Return what an interface is given: rows, parents, their auxiliary parameters, and what they have above."""
+        return self.seen(q, layer), q.layers[layer], q.auxiliary[layer], self.above(q, layer)
 
     def evaluate(self, q: LayeredFactors, known: LatentPoint | None = None) -> LatentPoint:
-        """Return the objective at q; nothing that is known at another point helps."""
-        value, size = self.stack.bound(q)
+        """Return the bound of each observation (paper, appendix C); nothing known at another point helps."""
+        bottom = self.interfaces[0]
+        terms = bottom.layer.family.expectations(self.data.x, bottom.eta(q.layers[0]), np.zeros(()))
+        rows = bottom.masked(terms.log_likelihood)
+        # What rounding leaves of eta counts with the slope of the likelihood, however small eta itself may be.
+        value, size = total(rows), total(np.abs(rows)) + total(bottom.masked(np.abs(terms.error)) * self._row_sizes(q))
+        for k, (interface, layer) in enumerate(zip(self.interfaces, q.layers, strict=True)):
+            above = self.above(q, k)
+            divergence = layer.relative_entropy(above.family, above.eta)
+            excess = interface.total_excess(layer, q.auxiliary[k])
+            value = value - total(divergence) - excess
+            size = size + total(np.abs(divergence)) + np.abs(excess) + total(_cancelling(layer, above))
         unit = ROUNDING_UNITS * float(np.finfo(self.model.dtype).eps)
         return LatentPoint(q, value, unit * (size + self.size))
 
-    @property
-    def acceleration(self) -> Acceleration:
-        """Newton's steps in the means, where there is curvature for them."""
-        return Acceleration.TILTED if self.has_curvature else Acceleration.NONE
+    def _row_sizes(self, q: LayeredFactors) -> Array:
+        """Return the size of what each ``x_i - eta_i`` is made of, (N, n): weights times means, in root mean squares.
+
+        The mean of a Laplace factor is the sum of its location and its distance from it, either of which may be large.
+        """
+        parents, bottom = q.layers[0], self.interfaces[0]
+        means = np.hypot(parents.mean, getattr(parents, "location", 0.0))
+        terms = self._typical_weight * np.sqrt(np.sum(means**2, axis=1, keepdims=True))
+        return terms + np.abs(bottom.eta(parents)) + np.abs(self.data.x) + np.abs(bottom.layer.bias)
 
     @cached_property
-    def has_curvature(self) -> bool:
-        """Whether there is one latent layer, under Gaussian rows, and the ELBO is climbed."""
-        lowest = self.stack.interfaces[0]
-        return self.stack.depth == 1 and isinstance(lowest, GaussianRows) and lowest.objective == "elbo"
+    def _typical_weight(self) -> Array:
+        """The root mean square of each row of W, (1, n)."""
+        m = self.model.latent_sizes[0]
+        return np.sqrt(self.interfaces[0].squared.forward(np.full((1, m), 1 / m)).astype(np.float64))
 
     def distance(self, point: LatentPoint, *, exactly: bool) -> Array:
         """Return how far the optimum is by Newton's equations, in posterior standard deviations, (N,).
@@ -108,11 +155,11 @@ class LatentProblem(Problem):
         """
         if not self.has_curvature:
             return np.zeros(len(point.objective))
-        rows, q, above = self.stack.interfaces[0], point.q.layers[0], self.stack.above(point.q, 0)
+        rows, q, above = self.interfaces[0], point.q.layers[0], self.above(point.q, 0)
         zero = np.zeros_like(above.eta)
         start = rows.kind.tilted(above.family, above.eta, zero, zero)
         far = start.sd + np.abs(q.mean - start.mean) if q.straight_tails else start.sd
-        slope = latent_curvature.gradient(rows, rows.slope(self.stack.seen(point.q, 0), q), q, above)
+        slope = latent_curvature.gradient(rows, rows.slope(self.seen(point.q, 0), q), q, above)
         with np.errstate(divide="ignore", over="ignore"):
             added = np.minimum((REACH * far) ** -2.0, CERTAIN) * (not q.several_optima)
         step, _ = latent_curvature.solve(rows, slope, q.sd, added, forcing=0.0)
@@ -125,8 +172,8 @@ class LatentProblem(Problem):
         least = np.full(len(point.objective), ROUNDING_UNITS * unit)
         if not self.has_curvature:
             return least
-        rows, q = self.stack.interfaces[0], point.q.layers[0]
-        slope = rows.absolute.adjoint(rows.kappa * self.stack.row_sizes(point.q)).astype(np.float64)
+        rows, q = self.interfaces[0], point.q.layers[0]
+        slope = rows.absolute.adjoint(rows.kappa * self._row_sizes(point.q)).astype(np.float64)
         own = np.divide(np.abs(q.mean) + np.abs(getattr(q, "location", 0.0)), q.sd, out=0 * slope, where=q.sd > 0)
         moves = own + q.sd * slope
         return np.maximum(least, unit * np.sqrt(inner(moves, moves) / self.size))
@@ -140,7 +187,7 @@ class LatentProblem(Problem):
         """
         squares = np.zeros(len(point.objective))
         for k, q in enumerate(point.q.layers):
-            goal = self.stack.target(point.q, k)
+            goal = self.interfaces[k].target(*self._around(point.q, k))
             sd = np.maximum(q.sd, np.maximum(goal.sd, np.finfo(np.float64).eps if q.discrete else 0.0))
             move = np.divide(goal.mean - q.mean, sd, out=np.zeros(q.mean.shape), where=sd > 0)
             squares += np.sum(move**2, axis=1)
@@ -157,18 +204,19 @@ class LatentProblem(Problem):
 
     def sets(self, schedule: str) -> list[list[int]]:
         """Return the sets of layers that share no rows."""
-        return sets_of_layers(schedule, self.stack.depth)
+        return sets_of_layers(schedule, len(self.interfaces))
 
     def plain_step(self, point: LatentPoint, members: list[int]) -> LayeredFactors:
         """Return the factors after a parallel step of some layers, each from the same point: they share no rows."""
         q = point.q
         for layer in members:
-            q = q.replace(layer, self.stack.step(point.q, layer))
+            q = q.replace(layer, self.interfaces[layer].step(*self._around(point.q, layer)))
         return q
 
     def refined(self, q: LayeredFactors) -> LayeredFactors:
         """Return the factors with better auxiliary parameters of every row."""
-        return self.stack.improve(q)
+        parts = zip(self.interfaces, q.layers, q.auxiliary, strict=True)
+        return LayeredFactors(q.layers, tuple(interface.improve(layer, own) for interface, layer, own in parts))
 
     def shorter(self, old: LayeredFactors, new: LayeredFactors, share: Array) -> LayeredFactors:
         """Return Gaussian layers part of the way, with the auxiliary parameters of the start, and others unmoved."""
@@ -182,9 +230,19 @@ class LatentProblem(Problem):
         """Return the factors after every latent was set to its exact optimum in turn, layer after layer upwards."""
         if surrogate or np.any(groups.sizes != 1):
             raise ArgumentError("groups must be None, and blocks single latents, for latents that are not Gaussian.")
-        q, stack = point.q, self.stack
+        q = point.q
         for layer, part in enumerate(slices_of(self.model.latent_sizes)):
             order = groups.members[(groups.members >= part.start) & (groups.members < part.stop)] - part.start
-            rows, parents, above = stack.seen(q, layer), q.layers[layer], stack.above(q, layer)
-            q = q.replace(layer, stack.interfaces[layer].sweep(rows, parents, above, order))
+            seen, parents, _, above = self._around(q, layer)
+            q = q.replace(layer, self.interfaces[layer].sweep(seen, parents, above, order))
         return q
+
+
+def _cancelling(q: Factors, above: Above) -> Array:
+    """Return the size of what cancels in a divergence, besides its own: that of a normal mean's distance."""
+    if isinstance(q, GaussianFactors | SpikeSlabFactors):
+        mean = q.mean if isinstance(q, GaussianFactors) else q.slab_mean
+        share = 1.0 if isinstance(q, GaussianFactors) else q.inclusion
+        sizes = (np.abs(mean) + np.abs(above.eta)) / above.family.sd
+        return share * np.abs(mean - above.eta) / above.family.sd * sizes
+    return np.abs(above.eta * q.mean)

@@ -19,7 +19,8 @@ import scipy
 from forestmix.arrays import Array
 from forestmix.latents import Factors
 from forestmix.problem.conjugate import conjugate_gradients, dot
-from forestmix.problem.interfaces import Above, GaussianRows
+from forestmix.problem.interfaces.base import Above
+from forestmix.problem.interfaces.gaussian_rows import GaussianRows
 from forestmix.weights.gram import precision_matrix
 
 #: Inner iterations at most; an inner solve ends when the residual is this fraction of the slope.

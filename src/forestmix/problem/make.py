@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from forestmix.engines.protocol import Engine
 from forestmix.errors import ArgumentError
+from forestmix.families import Gaussian
 from forestmix.model import DEF, Observations
 from forestmix.partition import Partition
 from forestmix.problem.base import Problem
 from forestmix.problem.flat import Stacked
 from forestmix.problem.gaussian import GaussianProblem
-from forestmix.problem.interfaces import has_gaussian_latents
 from forestmix.problem.latent import LatentProblem
 
 
@@ -21,15 +21,16 @@ def make_problem(
 
     ``groups`` and ``both`` are those of ``GaussianProblem``.
     """
+    gaussian = all(isinstance(family, Gaussian) for family in model.latent_families)
     on_device = any(layer.weights.on_device for layer in model.layers)
-    if on_device and (groups is not None or len(model.layers) > 1 or not has_gaussian_latents(model)):
+    if on_device and (groups is not None or len(model.layers) > 1 or not gaussian):
         raise ArgumentError(
             "W in an array of another library goes with one layer of Gaussian latents and no groups; give NumPy "
             "arrays instead."
         )
     if groups is not None and len(model.layers) > 1:
         raise ArgumentError("groups must be None for deep models, whose groups are the layers; see schedule.")
-    if has_gaussian_latents(model):
+    if gaussian:
         bound = "fm" if objective == "fm" else "elbo"
         return GaussianProblem(Stacked(model), data, engine, bound, groups, both=both)
     if groups is not None:

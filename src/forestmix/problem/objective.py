@@ -16,6 +16,7 @@ from forestmix.engines.rows import curvature_slopes, row_data
 from forestmix.latents import GaussianFactors
 from forestmix.model import DEF, Observations
 from forestmix.partition import Partition
+from forestmix.problem.base import Acceleration
 from forestmix.problem.flat import Stacked
 from forestmix.problem.grouped import Grouped
 from forestmix.problem.points import CarriedPoint, GaussianPoint
@@ -49,7 +50,11 @@ class GaussianObjective:
         self.data = stacked.data(data).shared()
         self.rows = engine.observe(self.layer, self.data)
         self.groups = stacked.groups if stacked.is_deep else groups
-        self._objective, wanted = objective, Want.VALUE | Want.GRADIENT
+        # With the layers as groups "fm" is the paper's deep bound.
+        own_groups = objective == "fm" and groups is not None and not stacked.is_deep
+        self.objective_name, self.climbed = objective, "grouped" if own_groups else objective
+        self.acceleration = Acceleration.CONJUGATE if self.quadratic else Acceleration.NEWTON
+        wanted = Want.VALUE | Want.GRADIENT
         if self.groups is None and (both or objective == "fm"):
             wanted |= Want.CURVATURE
         if both or objective == "elbo":
@@ -79,12 +84,7 @@ class GaussianObjective:
     @property
     def joint(self) -> bool:
         """Whether Newton's steps move deviations with the means: constant curvature has them in closed form."""
-        return not self.quadratic and (self._objective == "elbo" or self.groups is None)
-
-    @property
-    def objective_name(self) -> str:
-        """The bound that is climbed."""
-        return self._objective
+        return not self.quadratic and (self.objective_name == "elbo" or self.groups is None)
 
     @cached_property
     def grouped(self) -> Grouped | None:
@@ -111,7 +111,7 @@ class GaussianObjective:
             want &= ~Want.CURVATURE
         sums, terms = self.engine.statistics(self.layer, self.rows, q, want, self._spread(q.sd))
         D = sums.curvature_sd / q.sd if Want.CURVATURE in want else (old.curvature if old and same else None)
-        if D is None and self.grouped is not None and self._objective == "fm":
+        if D is None and self.grouped is not None and self.objective_name == "fm":
             D = self.grouped.curvature(q.sd, terms.kappa)
         H = sums.information if Want.INFORMATION in want else (old.exact if old else None)
         divergence = old.divergence if old is not None and same else self._spread_divergence(q.sd)
@@ -124,7 +124,7 @@ class GaussianObjective:
         value, size = sums.value, sums.magnitude
         if self.quadratic:
             # sum_i kappa_i r_i^2 / 2, from sums over latents: this saves the products that r_i takes.
-            half = 0.5 * form(q.sd, D if self._objective == "fm" else H)
+            half = 0.5 * form(q.sd, D if self.objective_name == "fm" else H)
             value, size = value - half, size + half
         size = size + self.xp.abs(away_form + divergence) + self.model.n_latent
         if self.stacked.is_deep:
@@ -139,23 +139,26 @@ class GaussianObjective:
         """Return which spread enters the row terms, or the spread itself where Jensen's inequality is in groups."""
         if self.quadratic:
             return Spread.NONE
-        if self._objective == "elbo":
+        if self.objective_name == "elbo":
             return Spread.SQUARED
         return Spread.ABSOLUTE if self.grouped is None else self.grouped.spread(sd)
 
     def row_spread(self, sd: Any) -> Any:
         """Return the spread ``r_i`` of the objective, (N or 1, n)."""
-        if self._objective == "elbo":
+        if self.objective_name == "elbo":
             return mean_field_spread(self.weights, sd)
         return forest_mixture_spread(self.weights, sd) if self.grouped is None else self.grouped.spread(sd)
 
     def _spread_divergence(self, sd: Any) -> Any:
         """Return ``sum_j (v - 1 - log v) / 2`` with ``v = sd^2 / sd0^2``; minus the entropy where sd0 is infinite."""
-        xp, precision = self.xp, self.prior.precision
-        proper = precision > 0
-        safe = xp.where(proper, precision, xp.full_like(precision, 2 * np.pi))
-        terms = sd * sd * precision - 1 - 2 * xp.log(sd) - xp.log(safe)
-        return 0.5 * total(terms)
+        return 0.5 * total(sd * sd * self.prior.precision - 2 * self.xp.log(sd) - self._log_precision)
+
+    @cached_property
+    def _log_precision(self) -> Any:
+        """``1 + log(1 / sd0^2)``, with ``2 pi`` where sd0 is infinite."""
+        precision = self.prior.precision
+        proper = self.xp.where(precision > 0, precision, self.xp.full_like(precision, 2 * np.pi))
+        return 1 + self.xp.log(proper)
 
     def carried(self, point: Any, mean: Any, gradient: Any, gain: Array, squared_norm: Array | None) -> CarriedPoint:
         """Return the point at other means, whose gradient and gain over another are known, with no look at the rows."""
@@ -170,13 +173,13 @@ class GaussianObjective:
         divergence = self._spread_divergence(sd)
         before = 0.5 * form(point.q.sd, self.information(point)) + point.divergence
         gain = before - 0.5 * form(sd, information) - divergence
-        D = information if self._objective == "fm" else None
+        D = information if self.objective_name == "fm" else None
         q, objective = type(point.q)(point.q.mean, sd), point.objective + host(gain)
         return replace(point, q=q, objective=objective, curvature=D, divergence=divergence)
 
     def information(self, point: Any) -> Any:
         """Return what the rows add to the precision of q: ``D`` for the paper's bound, ``H`` for the ELBO."""
-        return point.origin.curvature if self._objective == "fm" else point.origin.exact
+        return point.origin.curvature if self.objective_name == "fm" else point.origin.exact
 
     def precision(self, point: Any) -> Any:
         """Return the precision that q would have at its optimum, given the rows' curvature at ``point``."""
@@ -208,10 +211,10 @@ class GaussianObjective:
         return image + p * self.prior.precision, squares + form(p, self.prior.precision)
 
     def curvature_slopes(self, point: GaussianPoint) -> tuple[Any, Any]:
-        """Return f and h of ``problem.factored``, (N, n), 0 where x is missing."""
+        """Return f and h of ``problem.newton_system``, (N, n), 0 where x is missing."""
         spread = self.row_spread(point.q.sd)
         # The ellipsis makes an array of what an engine may have left with chunks of W.
         third, fourth = curvature_slopes(self.row_data, point.terms.eta[...], spread)
-        if self._objective == "elbo":
+        if self.objective_name == "elbo":
             return third, fourth
         return spread * third, point.terms.kappa + spread**2 * fourth

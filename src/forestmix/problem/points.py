@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from forestmix.arrays import Array
 from forestmix.engines.protocol import RowTerms
-from forestmix.latents import ArrayFactors, GaussianFactors, take_rows
+from forestmix.latents import GaussianFactors, take_rows
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class GaussianPoint:
         """Return the point of the chosen observations."""
 
         def chosen(array: Any) -> Any:
-            return None if array is None else _rows(array, keep, self.q)
+            return None if array is None else take_rows(array, keep)
 
         return GaussianPoint(
             self.q.take(keep), self.objective[keep], self.rounding[keep], chosen(self.gradient),
@@ -69,10 +69,5 @@ class CarriedPoint:
     def take(self, keep: Array) -> CarriedPoint:
         """Return the point of the chosen observations."""
         norm = None if self.squared_norm is None else self.squared_norm[keep]
-        gradient = _rows(self.gradient, keep, self.q)
+        gradient = take_rows(self.gradient, keep)
         return CarriedPoint(self.origin.take(keep), self.q.take(keep), self.objective[keep], gradient, norm)
-
-
-def _rows(array: Any, keep: Array, q: GaussianFactors) -> Any:
-    """Return the chosen rows of a batch array; a single one serves all."""
-    return q.rows(array, keep) if isinstance(q, ArrayFactors) else take_rows(array, keep)

@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from forestmix.checks import one_of
-
 SCHEDULES = ("red-black", "bottom-up", "top-down")
-
-
-def check_schedule(schedule: str) -> str:
-    """Return ``schedule`` if it is known."""
-    return one_of("schedule", schedule, SCHEDULES)
 
 
 def sets_of_layers(schedule: str, count: int) -> list[list[int]]:

@@ -17,7 +17,7 @@ def forest_mixture_update(mean: Any, gradient: Any, prior_precision: Any, D: Any
     ``information`` is D for the paper's bound, and ``sum_i w_ij^2 kappa_i`` for the ELBO. For Gaussian rows this is the
     exact maximiser of the bound; for others a step towards it, which is halved where the objective would fall.
     """
-    return mean + gradient / (prior_precision + D), (prior_precision + information) ** -0.5
+    return mean + gradient / (prior_precision + D), 1 / (prior_precision + information) ** 0.5
 
 
 def part_way(old: Any, new: Any, share: Any) -> Any:

@@ -60,7 +60,7 @@ class Cases:
             trials=None if self.trials is None else self.trials[keep],
             offset=self.offset[keep],
             weights=None if self.weights is None else self.weights[keep],
-            labels=[self.labels[row] for row in np.arange(len(self.rows))[keep]],
+            labels=[self.labels[row] for row in np.arange(len(self.rows))[keep]] if self.labels else [],
         )
 
 
@@ -88,21 +88,27 @@ def read_cases(
     frame = plain_frame(data, list(dict.fromkeys([*columns, *map(column_name, extra.columns)])))
     if not len(frame):
         raise ArgumentError("data must have at least one row; got none.")
+    inputs = needed_columns(terms, known, context, response=False)
+    cases, whole = cases_of_frame(terms, frame, family, extra, missing, inputs, context)
+    if not (whole & ~np.isnan(cases.response)).any():
+        raise ArgumentError(f"data must have at least one row without missing entries. {cases.message}")
+    check_case_weights(cases.weights)
+    keep = whole & ~np.isnan(cases.response) if missing == "drop" else whole
+    return replace(cases, labels=row_labels(data, len(frame))).take(keep)
+
+
+def cases_of_frame(
+    terms: Terms, frame: Any, family: str, extra: Extra, missing: str, inputs: list[str], context: Mapping[str, Any]
+) -> tuple[Cases, Array]:
+    """Return all rows of a frame as cases, without labels, and which of them miss nothing but perhaps the response."""
     response, trials, classes = _response(terms.response, frame, family, extra.trials, context)
     offset = np.zeros(len(frame)) if extra.offset is None else for_rows("offset", extra.offset, frame)
-    weights = None if extra.weights is None else _case_weights(for_rows("weights", extra.weights, frame))
-    inputs = needed_columns(terms, known, context, response=False)
+    weights = None if extra.weights is None else for_rows("weights", extra.weights, frame)
     whole = frame[inputs].notna().to_numpy().all(axis=1) & np.isfinite(offset)
     for part in (trials, weights):
         whole &= True if part is None else np.isfinite(part)
-    answered = ~np.isnan(response)
-    message = _message(whole, answered, missing)
-    keep = whole & answered if missing == "drop" else whole
-    if not (keep & answered).any():
-        raise ArgumentError(f"data must have at least one row without missing entries. {message}")
-    labels = row_labels(data, len(frame))
-    everything = np.arange(len(frame))
-    return Cases(frame, everything, response, trials, offset, weights, classes, labels, message).take(keep)
+    message = missing_message(whole, ~np.isnan(response), missing)
+    return Cases(frame, np.arange(len(frame)), response, trials, offset, weights, classes, [], message), whole
 
 
 def _response(
@@ -157,13 +163,13 @@ def for_rows(argument: str, given: Any, frame: Any) -> Array:
     return values
 
 
-def _case_weights(weights: Array) -> Array:
-    if (weights < 0).any() or np.isinf(weights).any() or not (weights > 0).any():
+def check_case_weights(weights: Array | None) -> None:
+    """Raise unless weights can be those of cases."""
+    if weights is not None and ((weights < 0).any() or np.isinf(weights).any() or not (weights > 0).any()):
         raise ArgumentError("weights must be finite, 0 or more, and not all 0.")
-    return weights
 
 
-def _message(whole: Array, answered: Array, missing: str) -> str:
+def missing_message(whole: Array, answered: Array, missing: str) -> str:
     """Say how many rows are left out or predicted because of missing entries; an empty string if none is."""
     left_out = int(np.sum(~(whole & answered))) if missing == "drop" else int(np.sum(~whole))
     predicted = 0 if missing == "drop" else int(np.sum(whole & ~answered))

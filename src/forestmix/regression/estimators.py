@@ -9,8 +9,10 @@ import numpy as np
 from forestmix.arrays import Array
 from forestmix.checks import between_zero_and_one, flag, one_of
 from forestmix.errors import MissingExtraError
+from forestmix.regression.dask_estimators import by_chunks, in_memory, training_rows
 from forestmix.regression.likelihood import check_response
 from forestmix.regression.linear import Linear, fit_linear
+from forestmix.weights.dask_chunks import is_dask
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -37,6 +39,8 @@ class _Linear(BaseEstimator):
     def _training(self, X: Any, y: Any, sample_weight: Any, **checks: Any) -> tuple[Any, Array, Array | None]:
         """Return X, y and the weights that were given, rows of weight 0 left out."""
         flag("fit_intercept", self.fit_intercept)
+        if is_dask(X):
+            return training_rows(self, X, y, sample_weight)
         X, y = validate_data(self, X, y, accept_sparse=SPARSE, dtype=np.float64, **checks)
         X = X.tocsr() if hasattr(X, "tocsr") else X
         if sample_weight is None:
@@ -100,15 +104,23 @@ class BayesianRegressor(RegressorMixin, _Linear):
 
         For counts the standard deviation is that of the linear predictor, the logarithm of the rate.
         """
+        if is_dask(X):
+            check_is_fitted(self)
+            both = [by_chunks(self, X, "predict", take=k, return_std=True) for k in (0, 1)] if return_std else []
+            return tuple(both) if return_std else by_chunks(self, X, "predict")
         X = self._new(X)
+        if self.family == "gaussian":
+            mean = self._linear.mean_of_eta(X)
+            return (mean, self._linear.response_sd(X)) if return_std else mean
         found = self._linear.predict(X)
-        if not return_std:
-            return found.mean
-        return found.mean, self._linear.response_sd(X) if self.family == "gaussian" else found.eta_sd
+        return (found.mean, found.eta_sd) if return_std else found.mean
 
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Array, Array]:
         """Return both ends of the central predictive interval of each row."""
         between_zero_and_one("level", level)
+        if is_dask(X):
+            low, high = (by_chunks(self, X, "predict_interval", take=k, level=level) for k in (0, 1))
+            return low, high
         found = self._linear.predict(self._new(X), level)
         return found.lower, found.upper
 
@@ -141,6 +153,7 @@ class BayesianClassifier(ClassifierMixin, _Linear):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to X, (n, m) dense or sparse, and classes y, (n,); a weight of 2 counts as two rows."""
+        y = in_memory(y)
         check_classification_targets(y)
         X, y, weights = self._training(X, y, sample_weight)
         if type_of_target(y, input_name="y") not in ("binary", "multiclass"):
@@ -161,8 +174,15 @@ class BayesianClassifier(ClassifierMixin, _Linear):
     def _fit_one(self, X: Any, y: Array, weights: Array | None) -> Linear:
         return fit_linear("bernoulli", X, y, weights, self.prior_sd, None, self.fit_intercept)
 
+    def _shape(self, two: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the axes of a result beside its rows: those given for two classes, else one for the classes."""
+        check_is_fitted(self)
+        return two if len(self.classes_) == 2 else (len(self.classes_),)
+
     def decision_function(self, X: Any) -> Array:
         """Return the mean of the linear predictor: (n,) for two classes, else (n, classes)."""
+        if is_dask(X):
+            return by_chunks(self, X, "decision_function", self._shape(two=()))
         X = self._new(X)
         found = np.asarray(X @ self.coef_.T) + self.intercept_
         return found[:, 0] if len(self.classes_) == 2 else found
@@ -172,6 +192,8 @@ class BayesianClassifier(ClassifierMixin, _Linear):
 
         Those of more than two classes come from one fit each and are scaled to sum to one.
         """
+        if is_dask(X):
+            return by_chunks(self, X, "predict_proba", self._shape(two=(2,)))
         X = self._new(X)
         found = np.column_stack([one.predict(X).mean for one in self._linears])
         if len(self.classes_) == 2:
@@ -181,6 +203,10 @@ class BayesianClassifier(ClassifierMixin, _Linear):
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Array, Array]:
         """Return both ends of the interval of the probability: of the second class, or of each against the rest."""
         between_zero_and_one("level", level)
+        if is_dask(X):
+            shape = self._shape(two=())
+            low, high = (by_chunks(self, X, "predict_interval", shape, take=k, level=level) for k in (0, 1))
+            return low, high
         X = self._new(X)
         found = [one.predict(X, level) for one in self._linears]
         low, high = (np.column_stack([getattr(one, end) for one in found]) for end in ("lower", "upper"))
@@ -188,5 +214,7 @@ class BayesianClassifier(ClassifierMixin, _Linear):
 
     def predict(self, X: Any) -> Array:
         """Return the most probable class of each row."""
+        if is_dask(X):
+            return by_chunks(self, X, "predict")
         found = self.predict_proba(X)
         return self.classes_[np.argmax(found, axis=1)]

@@ -10,17 +10,21 @@ import numpy as np
 from forestmix.arrays import Array, generator
 from forestmix.checks import between_zero_and_one, one_of, whole_number
 from forestmix.errors import ArgumentError
+from forestmix.inference.status import Status
 from forestmix.model import DEF
+from forestmix.posterior.posterior import Posterior
 from forestmix.posterior.predictive_check import simulate
 from forestmix.posterior.table import Table
 from forestmix.regression.cases import Cases, Extra
 from forestmix.regression.formula import Block, Design
-from forestmix.regression.prediction import Predictions, predict_rows, wanted_rows
+from forestmix.regression.prediction import predict_rows, wanted_rows
 from forestmix.regression.priors import NOISE, Priors
 from forestmix.regression.solve import Solution, at_scale_means
+from forestmix.regression.table_chunks import table_chunks
+from forestmix.saving import Saved
 
 
-class Fit:
+class Fit(Saved):
     """A regression that was fitted to a table, as ``regress`` returns it.
 
     Attributes:
@@ -31,6 +35,7 @@ class Fit:
         model: the model that was fitted, a ``DEF`` with one layer.
         posterior: the posterior of all effects, in the order of ``names``: moments, draws, covariances.
         scales: the posterior of each unknown scale, by the scale's object in ``priors``.
+        status, trace: how the run ended and went, as those of ``Result``.
 
     """
 
@@ -41,6 +46,7 @@ class Fit:
         self.cases, self.model = cases, model
         self.solution = solution
         self.posterior, self.scales = solution.posterior, solution.scales
+        self.status, self.trace = solution.status, solution.trace
 
     @property
     def formula(self) -> str:
@@ -85,9 +91,7 @@ class Fit:
         assert block.levels is not None
         return Table(block.levels.labels, self._effects(block.columns, level), block.name)
 
-    def predict(
-        self, new_data: Any = None, level: float = 0.9, *, trials: Any = None, offset: Any = None
-    ) -> Predictions:
+    def predict(self, new_data: Any = None, level: float = 0.9, *, trials: Any = None, offset: Any = None) -> Any:
         """Return the predictive distribution of the response for new rows, or for the rows of the fit.
 
         A level of a group that the fit did not see has an effect from the group's distribution, with its unknown scale;
@@ -95,7 +99,7 @@ class Fit:
 
         Args:
             new_data: a table with the columns that the formula needs; the rows of the fit when left out, and those that
-                were kept without a response.
+                were kept without a response. A table in chunks has ``ChunkedPredictions``, in Dask arrays.
             level: probability of the central intervals.
             trials: of a binomial response in new rows: the name of a column, an array or a number; 1 when left out, so
                 that the prediction is a probability.
@@ -103,7 +107,12 @@ class Fit:
 
         """
         between_zero_and_one("level", level)
-        return predict_rows(self, wanted_rows(self, new_data, Extra(trials=trials, offset=offset)), level)
+        extra, table = Extra(trials=trials, offset=offset), table_chunks(new_data, "new_data")
+        if table is not None:
+            from forestmix.regression.chunked_fit import predict_chunks
+
+            return predict_chunks(self, table, extra, level)
+        return predict_rows(self, wanted_rows(self, new_data, extra), level)
 
     def simulate(self, size: int = 100, rng: np.random.Generator | int | None = None) -> Array:
         """Draw responses of the rows of the fit from the posterior predictive distribution, (size, rows)."""
@@ -115,7 +124,11 @@ class Fit:
 
     def check(self, rng: np.random.Generator | int | None = 0) -> Any:
         """Return a verdict on the posterior with unknown scales at their means, and the numbers behind it."""
-        return at_scale_means(self.model, self.solution, self._responses()).check(rng)
+        return self.at_scale_means().check(rng)
+
+    def at_scale_means(self) -> Posterior:
+        """Return the posterior with each unknown scale at its posterior mean, and the factorised q beside it."""
+        return at_scale_means(self.model, self.solution, self._responses())
 
     def plot(self, level: float = 0.9, axes: Any = None, *, intercept: bool = False) -> Any:
         """Plot the intervals of fixed effects and scales, and return the axes.
@@ -156,12 +169,6 @@ class Fit:
 
         return plot_predictive(self._responses(), self.simulate(size, rng), self.family != "gaussian", axes)
 
-    def save(self, path: Any) -> None:
-        """Write this to a NetCDF-4 file for ``forestmix.load``; one that stands there is replaced (docs/files.md)."""
-        from forestmix.files import save
-
-        save(self, path)
-
     def to_xarray(self, level: float = 0.9) -> Any:
         """Return mean, sd and interval of every effect and scale as a labelled dataset of xarray (docs/files.md)."""
         from forestmix.files.views import fit_dataset
@@ -170,9 +177,7 @@ class Fit:
 
     def to_pandas(self, level: float = 0.9) -> Any:
         """Return the summary as a table of pandas."""
-        from forestmix.files.views import fit_frame
-
-        return fit_frame(self, level)
+        return self.summary(level).to_pandas()
 
     def to_arviz(self, size: int = 1000, rng: Any = 0, sample_dims: Sequence[str] = ("chain", "draw")) -> Any:
         """Return draws of the effects, what they predict and the log-likelihood as a tree for ArviZ (docs/files.md)."""
@@ -208,7 +213,8 @@ class Fit:
         correlated = "Intercepts and slopes of a group have independent scales." if several else ""
         classes = self.cases.classes
         success = "" if classes is None else f"{self.design.terms.response} is 1 for {classes[1]!r}."
-        return [note for note in (success, correlated, self.message, self.solution.message) if note]
+        ending = "" if self.status is Status.CONVERGED else self.status.value
+        return [note for note in (success, correlated, self.message, self.solution.message, ending) if note]
 
     def _group_block(self, term: str | None) -> Block:
         blocks = {block.name: block for part in self.design.grouped for block in part.blocks}

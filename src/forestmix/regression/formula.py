@@ -126,6 +126,14 @@ class Design:
 
 def learn_design(terms: Terms, frame: Any, context: Mapping[str, Any]) -> tuple[Design, Rows]:
     """Return the design that a formula makes of a frame without missing entries, and that of the frame's own rows."""
+    design = learn_from(terms, frame, context)
+    return design, design.rows(frame)
+
+
+def learn_from(
+    terms: Terms, frame: Any, context: Mapping[str, Any], distinct: Mapping[tuple[str, ...], Any] | None = None
+) -> Design:
+    """Return the design that a formula makes of a frame; ``distinct`` has the levels of factors that it has not."""
     fixed = model_matrix(terms.fixed, frame, context, sparse=_has_categories(terms.fixed, frame))
     spec = fixed.model_spec
     blocks = tuple(_fixed_blocks(spec))
@@ -133,7 +141,7 @@ def learn_design(terms: Terms, frame: Any, context: Mapping[str, Any]) -> tuple[
     start = len(spec.column_names)
     for term in terms.groups:
         part = model_matrix(term.expression, frame, context, sparse=False).model_spec
-        levels = Levels.learn(term.factors, frame)
+        levels = Levels.learn(term.factors, frame if distinct is None else distinct[term.factors])
         ends = start + len(levels) * np.arange(len(part.column_names) + 1)
         own = (f"{'1' if name == 'Intercept' else name} | {term.factor}" for name in part.column_names)
         made = tuple(
@@ -144,7 +152,7 @@ def learn_design(terms: Terms, frame: Any, context: Mapping[str, Any]) -> tuple[
         start = int(ends[-1])
     design = Design(terms, context, spec, blocks, tuple(grouped))
     _check_blocks(design)
-    return design, design.rows(frame)
+    return design
 
 
 def _fixed_blocks(spec: Any) -> Any:

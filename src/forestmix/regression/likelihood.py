@@ -62,17 +62,14 @@ def centre_and_unit(
     return float(np.log((hits + 0.5) / (misses + 0.5)) - np.average(offset, weights=w)), 1.0
 
 
-def make_model(family: Family, matrix: Any, offset: Array, priors: Priors, weights: Array | None) -> DEF:
-    """Return the model: rows ``family(offset + matrix @ effects)`` and a Gaussian prior of each effect."""
+def make_model(
+    family: Family, matrix: Any, offset: Array, priors: Priors, weights: Array | None, names: list[str]
+) -> DEF:  # fmt: skip
+    """Return the model: rows ``family(offset + matrix @ effects)`` and a Gaussian prior of each effect, with names."""
     cases = {} if weights is None else {"case_weights": weights}
     layer = Layer(family, matrix, offset, **cases)
+    layer.labels = tuple(names)
     return DEF(layer, prior=Prior(Gaussian(priors.sd), priors.mean))
-
-
-def model_of_cases(family: str, rows: Rows, cases: Cases, priors: Priors) -> tuple[DEF, Array]:
-    """Return the model of the cases that have a response, and these responses."""
-    matrix, offset, seen = rows_with_response(rows, cases)
-    return make_model(family_of(family, priors.noise, seen.trials), matrix, offset, priors, seen.weights), seen.response
 
 
 def rows_with_response(rows: Rows, cases: Cases) -> tuple[Any, Array, Cases]:

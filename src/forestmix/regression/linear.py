@@ -15,11 +15,14 @@ from forestmix.model import DEF, Layer, Prior
 from forestmix.posterior.component import Component
 from forestmix.posterior.marginals import Mixture
 from forestmix.posterior.prediction import Prediction, predict
+from forestmix.regression.by_chunks import LeadingColumns
 from forestmix.regression.likelihood import centre_and_unit, family_of
-from forestmix.regression.priors import WIDTH, default_noise, moments
+from forestmix.regression.priors import WIDTH, Moments, default_noise, moments
 from forestmix.regression.relevance import relevance
-from forestmix.regression.solve import Solution, solve
+from forestmix.regression.solve import Solution, one_thread, solve
 from forestmix.scales import HalfNormal, Scale
+from forestmix.weights import as_weights
+from forestmix.weights.dask_chunks import is_dask
 
 
 class Linear(NamedTuple):
@@ -44,6 +47,10 @@ class Linear(NamedTuple):
             return 0.0, 0.0
         return float(self.solution.posterior.mean[0]), float(self.solution.posterior.sd[0])
 
+    def mean_of_eta(self, X: Any) -> Array:
+        """Return the posterior mean of the linear predictor of new rows."""
+        return np.asarray(X @ self.coefficients[0]) + self.constant[0]
+
     def predict(self, X: Any, level: float = 0.9) -> Prediction:
         """Return the predictive distribution of new rows."""
         mixture, matrix = self.solution.posterior.mixture, with_intercept(X, self.intercept)
@@ -52,15 +59,17 @@ class Linear(NamedTuple):
             one: Any = part.layer.family.unweighted
             noise = one.sd if isinstance(one, Gaussian) else None
             parts.append(Component(part.mean, part.covariance, Layer(family_of(self.family, noise, None), matrix)))
-        return predict(Mixture(parts, mixture.weights), None, level, single=True)
+        with one_thread(matrix.shape[0] * matrix.shape[1]):
+            return predict(Mixture(parts, mixture.weights), None, level, single=True)
 
     def response_sd(self, X: Any) -> Array:
         """Return the predictive standard deviation of Gaussian rows: ``sqrt(sd(eta)^2 + E noise^2)``."""
-        eta_sd = self.predict(X).eta_sd
-        mixture = self.solution.posterior.mixture
+        mixture, matrix = self.solution.posterior.mixture, with_intercept(X, self.intercept)
+        with one_thread(matrix.shape[0] * matrix.shape[1]):
+            eta_variance = self.solution.posterior.variance(matrix)
         families: list[Any] = [part.layer.family.unweighted for part in mixture.components]
         noise = np.array([float(family.sd) for family in families])
-        return np.sqrt(eta_sd**2 + mixture.weights[0] @ noise**2)
+        return np.sqrt(eta_variance + mixture.weights[0] @ noise**2)
 
 
 def fit_linear(
@@ -74,12 +83,18 @@ def fit_linear(
     matrix, n_columns = with_intercept(X, intercept), X.shape[1]
     zero = np.zeros(len(y))
     centre, unit = centre_and_unit(family, y, None, zero, weights)
-    found = moments(X, weights)
+    if is_dask(X):
+        matrix = as_weights(matrix)
+        whole = moments(matrix, weights)
+        found = Moments(whole.mean[-n_columns:], whole.sd[-n_columns:])
+    else:
+        found = moments(X, weights)
     scales = _prior_scales(prior_sd, n_columns, WIDTH * unit / found.spread)
     width = WIDTH * unit * np.hypot(1.0, np.linalg.norm(found.mean / found.spread))
     sds = [*([float(width)] if intercept else []), *scales]
     means = np.concatenate([[centre] if intercept else [], np.zeros(n_columns)])
-    row_noise = None if family != "gaussian" else default_noise(matrix, y, unit)
+    rows = LeadingColumns(matrix, matrix.shape[1]) if is_dask(X) else matrix
+    row_noise = None if family != "gaussian" else default_noise(rows, y, unit, weights)
     row_noise = row_noise if noise is None else _positive("noise", noise)
     cases = {} if weights is None else {"case_weights": weights}
     layer = Layer(family_of(family, row_noise, None), matrix, **cases)
@@ -90,9 +105,11 @@ def fit_linear(
 
 
 def with_intercept(X: Any, intercept: bool) -> Any:
-    """Return X with a leading column of ones, or as it is; sparse stays sparse."""
+    """Return X with a leading column of ones, or as it is; sparse stays sparse, and chunks stay chunks."""
     if not intercept:
         return X
+    if is_dask(X):
+        return X.map_blocks(with_intercept, True, dtype=X.dtype, chunks=(X.chunks[0], (X.shape[1] + 1,)))
     ones = np.ones((X.shape[0], 1))
     is_sparse = bool(scipy.sparse.issparse(X))
     if is_sparse:

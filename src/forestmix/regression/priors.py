@@ -28,11 +28,16 @@ from forestmix.families import Gaussian
 from forestmix.model import Prior
 from forestmix.regression.formula import Design
 from forestmix.scales import HalfNormal, HalfStudentT, Scale
+from forestmix.weights import Weights
+from forestmix.weights.blocks import blocks_of
 
 #: Standard deviations of the response that one of a column may move it, and degrees of freedom of the noise.
 WIDTH, NOISE_DF = 2.5, 3.0
-#: The sd of rows that a linear predictor fits exactly, in units of the response.
-NO_NOISE = 1e-6
+#: Residuals that are rounding, in units of the response, and the sd that rows with no others have: with a smaller one
+#: the evidence of the other scales would be lost to rounding.
+EXACT, NO_NOISE = 1e-6, 1e-4
+#: Entries of a sparse design that are taken as a dense one to find its rank.
+SMALL = 2**18
 #: ``prior="flat"``: this many times as wide as the default, which no data set tells from infinitely wide.
 FLAT = 1e5
 INTERCEPT, NOISE, FIXED = "Intercept", "noise", "fixed"
@@ -97,17 +102,42 @@ class Moments:
 def moments(matrix: Any, weights: Array | None) -> Moments:
     """Return the weighted mean and sd of each column, with all the weights equal when left out."""
     share = np.full(matrix.shape[0], 1 / matrix.shape[0]) if weights is None else weights / weights.sum()
+    if isinstance(matrix, Weights):
+        mean = matrix.adjoint(share).astype(np.float64)
+        variance = matrix.sum_over_rows(_squares_about, share, shared=(mean,))
+        return Moments(mean, np.sqrt(np.maximum(variance, 0)))
     mean = np.asarray(matrix.T @ share)
     is_sparse = bool(scipy.sparse.issparse(matrix))
     variance = matrix.power(2).T @ share - mean**2 if is_sparse else share @ (matrix - mean) ** 2
     return Moments(mean, np.sqrt(np.maximum(variance, 0)))
 
 
+def _squares_about(weights: Weights, share: Array, mean: Array) -> Array:
+    """Return ``sum_i share_i (w_ij - mean_j)^2`` for each column, some rows at a time."""
+    total = np.zeros(len(mean))
+    for rows in blocks_of(len(share), 24 * len(mean)):
+        total += share[rows] @ (weights.dense_rows(rows) - mean) ** 2
+    return total
+
+
+def _sums_of_rows(matrix: Any, columns: slice) -> Array:
+    """Return the sum of some columns in each row, as one column."""
+    if not isinstance(matrix, Weights):
+        return np.asarray(matrix[:, columns].sum(axis=1)).reshape(-1, 1)
+    inside = np.zeros(matrix.shape[1])
+    inside[columns] = 1
+    return matrix.forward(inside).reshape(-1, 1)
+
+
 def default_priors(
     design: Design, matrix: Any, centre: float, unit: float, weights: Array | None, noise: float | Scale | None
 ) -> Priors:
-    """Return the defaults: ``centre`` is the mean response on the scale of the predictor, ``unit`` is s above."""
-    found = moments(matrix[:, : design.n_fixed], weights)
+    """Return the defaults: ``centre`` is the mean response on the scale of the predictor, ``unit`` is s above.
+
+    ``matrix`` is an array, a sparse matrix, or weights in chunks.
+    """
+    fixed = moments(matrix if isinstance(matrix, Weights) else matrix[:, : design.n_fixed], weights)
+    found = Moments(fixed.mean[: design.n_fixed], fixed.sd[: design.n_fixed])
     width = WIDTH * unit / found.spread
     blocks = {}
     for block in design.fixed:
@@ -119,29 +149,37 @@ def default_priors(
     for term in design.grouped:
         for block in term.blocks:
             # One entry of the expression's column in each row, so the rows' sums are that column.
-            column = np.asarray(matrix[:, block.columns].sum(axis=1)).reshape(-1, 1)
+            column = _sums_of_rows(matrix, block.columns)
             scale = HalfNormal(float(WIDTH * unit / moments(column, weights).spread[0]))
             blocks[block.name] = BlockPrior(np.zeros(block.size), scale)
     return Priors(blocks, noise)
 
 
-def default_noise(matrix: Any, y: Array, unit: float) -> float | Scale:
-    """Return the prior of the noise's sd, or ``NO_NOISE s`` where a linear predictor fits all rows exactly.
+def default_noise(matrix: Any, y: Array, unit: float, weights: Array | None) -> float | Scale:
+    """Return the prior of the noise's sd, or ``NO_NOISE s`` where a linear predictor fits all cases exactly.
 
-    The evidence of such data grows beyond all bounds as the noise goes to 0, so that there is nothing to learn of it.
+    The evidence of more cases than the design has rank then grows beyond all bounds as the noise goes to 0, so that
+    there is nothing to learn of it. A case weight is that many cases.
     """
     n, m = matrix.shape
+    cases = n if weights is None else float(np.sum(weights))
     for rows in (slice(0, 2 * m + 20), slice(0, n)):
-        if n <= m or not _fits_exactly(matrix[rows], y[rows], NO_NOISE * unit):
+        residual, rank = _least_squares(matrix[rows], y[rows])
+        if cases <= rank or residual > EXACT * unit:
             return HalfStudentT(NOISE_DF, WIDTH * unit)
     return NO_NOISE * unit
 
 
-def _fits_exactly(matrix: Any, y: Array, smallest: float) -> bool:
-    """Whether least squares leave residuals of a root mean square of at most ``smallest``."""
+def _least_squares(matrix: Any, y: Array) -> tuple[float, int]:
+    """Return the root mean square that least squares leave, and the rank; of a large sparse matrix at most it."""
     is_sparse = bool(scipy.sparse.issparse(matrix))
-    found = scipy.sparse.linalg.lsqr(matrix, y, atol=1e-12, btol=1e-12) if is_sparse else np.linalg.lstsq(matrix, y)
-    return bool(np.sqrt(np.mean((y - matrix @ found[0]) ** 2)) <= smallest)
+    rank = min(matrix.shape)
+    if isinstance(matrix, scipy.sparse.linalg.LinearOperator) or (is_sparse and np.prod(matrix.shape) > SMALL):
+        found = scipy.sparse.linalg.lsqr(matrix, y, atol=1e-12, btol=1e-12)[0]
+    else:
+        matrix = matrix.toarray() if is_sparse else matrix
+        found, _, rank, _ = np.linalg.lstsq(matrix, y)
+    return float(np.sqrt(np.mean((y - matrix @ found) ** 2))), int(rank)
 
 
 def set_priors(defaults: Priors, design: Design, given: Mapping[str, Any] | str | None) -> Priors:

@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from forestmix.inference.loop import Callback
+from forestmix.regression.by_chunks import LeadingColumns, read_chunks
 from forestmix.regression.cases import Extra, read_cases
+from forestmix.regression.chunked_fit import ChunkedFit
 from forestmix.regression.fit import Fit
 from forestmix.regression.formula import learn_design
 from forestmix.regression.likelihood import (
     centre_and_unit,
     check_response,
-    model_of_cases,
+    family_of,
+    make_model,
     rows_with_response,
 )
 from forestmix.regression.priors import default_noise, default_priors, set_priors
 from forestmix.regression.solve import solve
+from forestmix.regression.table_chunks import table_chunks
 from forestmix.regression.terms import parse
 
 
@@ -30,6 +35,7 @@ def regress(
     weights: Any = None,
     missing: str = "drop",
     context: Mapping[str, Any] | None = None,
+    callback: Callback | None = None,
 ) -> Fit:
     """Fit a Bayesian regression by a formula and a table (docs/table.md).
 
@@ -38,7 +44,8 @@ def regress(
             groups are ``(1 | g)``, ``(x | g)``, ``(0 + x | g)``, ``(1 | a/b)`` and ``(1 | a:b)``, each with an unknown
             scale for each of its columns; offsets are ``offset(log(t))``; a binomial response may be
             ``cbind(successes, failures)``.
-        data: a frame of pandas, polars or another library that narwhals reads, or a dictionary of columns.
+        data: a frame of pandas, polars or another library that narwhals reads, or a dictionary of columns; a frame of
+            Dask, a list of delayed frames or the path of Parquet files, which are read in chunks (docs/scaling.md).
         family: "gaussian", "bernoulli", "binomial" or "poisson", with its usual link.
         prior: priors by the names of terms, where the defaults should not hold (``fit.priors`` prints them): a number
             is an sd around 0, a pair a mean and an sd, a scale such as ``scales.HalfNormal(1.0)`` an unknown sd;
@@ -50,19 +57,30 @@ def regress(
         missing: "drop" leaves out rows with a missing entry, "predict" keeps those that miss the response only, for
             ``fit.predict()``; ``fit.message`` says how many.
         context: functions and constants that the formula uses, by name; ``np`` is there.
+        callback: called on the way, as that of ``infer``; the fit stops if it returns True, and is what there is.
 
     Returns:
         A ``Fit``: ``summary()``, ``predict(new_data)``, ``loo()``, ``check()``, ``plot()`` and ``posterior``.
 
     """
     terms, context = parse(formula), dict(context or {})
-    cases = read_cases(terms, data, family, Extra(trials, offset, weights), missing, context)
-    design, rows = learn_design(terms, cases.frame, context)
-    matrix, shift, seen = rows_with_response(rows, cases)
+    table, extra, found = table_chunks(data), Extra(trials, offset, weights), None
+    fixed: Any
+    if table is None:
+        cases = read_cases(terms, data, family, extra, missing, context)
+        design, rows = learn_design(terms, cases.frame, context)
+        matrix, shift, seen = rows_with_response(rows, cases)
+        fixed = matrix[:, : design.n_fixed]
+    else:
+        found = read_chunks(terms, table, family, extra, missing, context)
+        design, matrix, shift, seen = found.design, found.weights, found.offset, found.cases
+        fixed = LeadingColumns(matrix, design.n_fixed)
     check_response(family, terms.response, seen.response, seen.trials)
     centre, unit = centre_and_unit(family, seen.response, seen.trials, shift, seen.weights)
-    fixed = matrix[:, : design.n_fixed]
-    noise = default_noise(fixed, seen.response - shift, unit) if family == "gaussian" else None
+    noise = default_noise(fixed, seen.response - shift, unit, seen.weights) if family == "gaussian" else None
     priors = set_priors(default_priors(design, matrix, centre, unit, seen.weights, noise), design, prior)
-    model, y = model_of_cases(family, rows, cases, priors)
-    return Fit(family, design, priors, cases, model, solve(model, y))
+    model = make_model(family_of(family, priors.noise, seen.trials), matrix, shift, priors, seen.weights, design.names)
+    solution = solve(model, seen.response, callback)
+    if table is not None and found is not None:
+        return ChunkedFit(family, found, priors, model, solution, table)
+    return Fit(family, design, priors, cases, model, solution)

@@ -16,14 +16,14 @@ MOST_ENTRIES = 4_000_000
 
 
 def gap(subject: Subject) -> Part | None:
-    """Return the gap between both bounds on each row, for a factorised run."""
+    """Return the gap between both bounds on each row, at a factorised q."""
     if subject.q is None:
         return None
     return Part("Gap of the forest mixture bound", attempt(lambda: _gap(subject)))
 
 
 def _gap(subject: Subject) -> str:
-    values = np.asarray(fmx.gap(subject.model, subject.x, subject.q), np.float64)
+    values = np.asarray(fmx.gap(subject.known.model, subject.x, subject.q), np.float64)
     total, worst = float(values.sum()), int(np.argmax(values))
     text = (
         f"The forest mixture bound is {total:,.4g} nats below the ELBO, {values.mean():.3g} in a row on average. "
@@ -35,7 +35,7 @@ def _gap(subject: Subject) -> str:
 
 
 def parents(subject: Subject) -> Part | None:
-    """Return how forest-like the model is, and the map of parents of a factorised run."""
+    """Return how forest-like the model is, and the map of parents at a factorised q."""
     if len(subject.model.layers) > 1:
         return None
     weights = subject.model.layers[0].weights
@@ -64,7 +64,7 @@ def speed(likeness: float) -> str:
 
 
 def _map(subject: Subject) -> str:
-    epsilon = fmx.optimal_auxiliary(subject.model, subject.q).epsilon
+    epsilon = fmx.optimal_auxiliary(subject.known.model, subject.q).epsilon
     square = epsilon.multiply(epsilon) if hasattr(epsilon, "multiply") else epsilon**2
     sums = np.asarray(square.sum(axis=1)).ravel()
     number = 1 / sums[sums > 0]

@@ -106,24 +106,29 @@ def scales(subject: Subject) -> Part | None:
 
 def convergence(subject: Subject) -> Part | None:
     """Return how the run went."""
-    result = subject.result
-    if result is None:
+    run = subject.result or subject.fit
+    if run is None:
         return None
-    parts = [paragraph(line) for line in result.message.splitlines()]
-    if len(result.trace) > 1:
-        parts.append(_trace(result))
+    lines = run.message.splitlines() if subject.fit is None else [run.status.value, run.solution.message]
+    parts = [paragraph(line) for line in lines if line]
+    if len(run.trace) > 1:
+        parts.append(_trace(run, bool(subject.scales)))
     return Part("Convergence", "\n".join(parts))
 
 
-def _trace(result: Any) -> str:
+def _trace(run: Any, scales: bool) -> str:
     """Return the picture of a run; those with a full covariance have no gradient norm."""
-    steps, last = len(result.trace) - 1, float(np.mean(result.trace.objective[-1]))
-    if not np.isfinite(result.trace.gradient_norm).any():
-        description = f"Objective over {steps} iterations; it ends at {last:,.6g}."
-        return drawn(lambda axes: plots.plot_objective(result, axes), description, "The objective must not fall.")
+    steps, last = len(run.trace) - 1, float(np.mean(run.trace.objective[-1]))
+    if not np.isfinite(run.trace.gradient_norm).any():
+        what = "Log of prior times evidence" if scales else "Objective"
+        description = f"{what} over {steps} iterations; it ends at {last:,.6g}."
+        caption = "The objective must not fall."
+        if scales:
+            caption = "Each iteration tries a set of unknown scales, on the way to the most probable; the best so far."
+        return drawn(lambda axes: plots.plot_objective(run, axes), description, caption)
     description = f"Objective and relative gradient norm over {steps} iterations; the objective ends at {last:,.6g}."
     caption = "First: the objective, which must not fall. Second: the relative gradient norm."
-    return drawn(lambda axes: plots.plot_trace(result, axes), description, caption, panels=2)
+    return drawn(lambda axes: plots.plot_trace(run, axes), description, caption, panels=2)
 
 
 def predictive(subject: Subject) -> Part:

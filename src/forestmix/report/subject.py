@@ -11,6 +11,7 @@ import numpy as np
 import forestmix as fmx
 from forestmix.arrays import Array
 from forestmix.posterior.predictive_check import simulate
+from forestmix.posterior.result import reported
 from forestmix.posterior.table import Table
 
 #: Probability of the intervals in a report.
@@ -33,9 +34,14 @@ class Subject:
     notes: list[str] = field(default_factory=list)
 
     @cached_property
+    def known(self) -> Any:
+        """The posterior with unknown scales at their means, where they are those of a fit; else the posterior."""
+        return self.posterior if self.fit is None else self.fit.at_scale_means()
+
+    @cached_property
     def check(self) -> Any:
         """The verdict, found once."""
-        return self.fit.check() if self.fit is not None else self.posterior.check()
+        return self.known.check()
 
     @property
     def model(self) -> Any:
@@ -62,12 +68,11 @@ class Subject:
 
     @property
     def q(self) -> Any:
-        """The factors of a factorised run for this observation, one pair for each layer; ``None`` if there are none."""
-        if self.result is None or self.result.joint is not None:
+        """Means and sds of a factorised q for this observation, a pair for each layer; ``None`` if there are none."""
+        if self.known.factors is None:
             return None
-        single = self.result.data.single
-        pairs = [(part.mean, part.sd) for part in self.result.layers]
-        pairs = pairs if single else [tuple(np.broadcast_to(one, part[0].shape)[0] for one in part) for part in pairs]
+        ends = np.cumsum(self.model.latent_sizes)[:-1]
+        pairs = list(zip(*(np.split(part[0], ends) for part in self.known.factors), strict=True))
         return pairs[0] if len(pairs) == 1 else pairs
 
     def summaries(self, level: float = LEVEL) -> list[Table]:
@@ -86,10 +91,7 @@ def subject_of(saved: Any, names: list[str] | None = None) -> Subject:
     if isinstance(saved, fmx.Fit):
         return Subject(f"Regression: {saved.formula}", saved.posterior, fit=saved)
     result = saved if isinstance(saved, fmx.Result) else None
-    posterior = saved
-    if result is not None:
-        gaussian = all(isinstance(family, fmx.Gaussian) for family in result.model.latent_families)
-        posterior = result.posterior("corrected" if gaussian else "factorised")
+    posterior = saved if result is None else reported(result)
     if not isinstance(posterior, fmx.Posterior):
         raise fmx.ArgumentError(f"A report is for a Fit, Result or Posterior; got {type(saved).__name__}.")
     notes, count = [], len(posterior.data.x)

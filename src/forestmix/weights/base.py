@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 import numpy as np
@@ -105,6 +105,19 @@ class Weights(ABC):
     def chunks(self) -> Any:
         """The chunks of rows that W is held in (``weights.chunks``), or ``None`` if it is in one piece."""
         return None
+
+    @property
+    def chunked(self) -> bool:
+        """Whether W is in chunks of whole rows, so that ``over_rows`` calls a function several times."""
+        return False
+
+    def over_rows(self, function: Callable[..., Any], *rows: Array, shared: tuple[Any, ...] = ()) -> list[Any]:
+        """Return ``function(weights, *rows, *shared)`` for each chunk of W, with its part of each vector of rows."""
+        return [function(self, *rows, *shared)]
+
+    def sum_over_rows(self, function: Callable[..., Any], *rows: Array, shared: tuple[Any, ...] = ()) -> Any:
+        """Return the sum of the same over the chunks."""
+        return function(self, *rows, *shared)
 
     @property
     def stored(self) -> int:

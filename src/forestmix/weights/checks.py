@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from forestmix.arrays import Array
+from forestmix.checks import whole_number
 from forestmix.errors import ArgumentError
 
 BLOCK_BYTES = 2**20  # fits the second-level cache of current processors
@@ -76,18 +76,6 @@ def not_finite(name: str, count: int, first: tuple[int, ...], value: object) -> 
     return ArgumentError(f"{name} must be finite; got {entries} not, the first {value} at index {first}.")
 
 
-def positive_integer(name: str, value: object) -> int:
-    """Return ``value`` as an int of at least 1."""
-    try:
-        # A bool is an integer to Python, never a size to a person.
-        number = None if isinstance(value, bool | np.bool_) else operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        number = None
-    if number is None or number < 1:
-        raise ArgumentError(f"{name} must be a positive integer; got {value!r}.")
-    return number
-
-
 def positive_integers(name: str, values: object, lengths: tuple[int, ...]) -> tuple[int, ...]:
     """Return ``values`` as a tuple of positive ints whose length is one of ``lengths``."""
     try:
@@ -97,7 +85,7 @@ def positive_integers(name: str, values: object, lengths: tuple[int, ...]) -> tu
     if len(given) not in lengths or isinstance(values, str):
         wanted = " or ".join(map(str, lengths))
         raise ArgumentError(f"{name} must be {wanted} positive integers; got {values!r}.")
-    return tuple(positive_integer(f"every entry of {name}", value) for value in given)
+    return tuple(whole_number(f"every entry of {name}", value) for value in given)
 
 
 def check_counts(name: str, **counts: int) -> None:

@@ -51,6 +51,22 @@ class FileArray:
 
 
 @dataclass(frozen=True)
+class SlicedArray:
+    """Numbers in anything with a dtype and slices, such as an array of Zarr or HDF5."""
+
+    array: Any
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Their precision."""
+        return np.dtype(self.array.dtype)
+
+    def read(self, start: int, stop: int) -> Array:
+        """Return the numbers from ``start`` to ``stop``."""
+        return np.ascontiguousarray(self.array[start:stop])
+
+
+@dataclass(frozen=True)
 class DenseRows:
     """Rows ``start`` to ``stop`` of a dense matrix in a file."""
 
@@ -75,8 +91,8 @@ class SparseRows:
     """Some rows of a CSR matrix whose three arrays are in files; ``indptr`` of these rows is in memory."""
 
     indptr: Array
-    indices: FileArray
-    data: FileArray
+    indices: FileArray | SlicedArray
+    data: FileArray | SlicedArray
     columns: int
 
     @property
@@ -115,26 +131,28 @@ def dense_rows(source: Any, chunk_bytes: int) -> list[DenseRows | SlicedRows]:
     array = np.load(source, mmap_mode="r") if isinstance(source, str | Path) else source
     n, m = check_matrix_shape("W", tuple(array.shape))
     row_bytes = floating_dtype("the dtype of W", array.dtype).itemsize * m
-    cuts = [(start, stop) for start, stop in _cuts(np.arange(n + 1) * row_bytes, chunk_bytes)]
-    if not isinstance(array, np.memmap):
-        return [SlicedRows(array, *cut) for cut in cuts]
-    entries = FileArray.of(array)
-    return [DenseRows(entries, *cut, m) for cut in cuts]
+    if isinstance(array, np.memmap):
+        entries = FileArray.of(array)
+        return [DenseRows(entries, *cut, m) for cut in _cuts(np.arange(n + 1) * row_bytes, chunk_bytes)]
+    # What is stored in chunks is read in whole ones: a part of one costs as much as all of it.
+    each = (getattr(array, "chunks", None) or (1,))[0]
+    step = max(1, chunk_bytes // (row_bytes * each)) * each
+    return [SlicedRows(array, start, min(start + step, n)) for start in range(0, n, step)]
 
 
 def sparse_rows(indptr: Any, indices: Any, data: Any, columns: int, chunk_bytes: int) -> list[SparseRows]:
-    """Return the chunks of a CSR matrix whose arrays are paths of ``.npy`` files or memory maps."""
+    """Return the chunks of a CSR matrix whose arrays are paths of ``.npy`` files, memory maps, or can be sliced."""
     opened = [np.load(part, mmap_mode="r") if isinstance(part, str | Path) else part for part in (indices, data)]
-    starts = np.load(indptr) if isinstance(indptr, str | Path) else np.asarray(indptr)
+    starts = np.load(indptr) if isinstance(indptr, str | Path) else np.asarray(indptr[:])
     floating_dtype("the dtype of data", opened[1].dtype)
     if starts.ndim != 1 or not len(opened[0]) == len(opened[1]) == starts[-1]:
         raise ArgumentError(
             f"indices and data must have indptr[-1] = {starts.flat[-1]} entries each; got {len(opened[0])} and "
             f"{len(opened[1])}."
         )
-    places = FileArray.of(opened[0]), FileArray.of(opened[1])
-    each = sum(place.dtype.itemsize for place in places)
-    return [SparseRows(starts[a : b + 1], *places, columns) for a, b in _cuts(starts * each, chunk_bytes)]
+    places, entries = (FileArray.of(part) if isinstance(part, np.memmap) else SlicedArray(part) for part in opened)
+    each = places.dtype.itemsize + entries.dtype.itemsize
+    return [SparseRows(starts[a : b + 1], places, entries, columns) for a, b in _cuts(starts * each, chunk_bytes)]
 
 
 def trusted_dense(array: Array) -> DenseWeights:

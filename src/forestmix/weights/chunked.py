@@ -1,7 +1,8 @@
-"""Weights in chunks of rows: in memory, in files larger than it, or with the workers of a Dask cluster."""
+"""Weights in chunks of rows, or of rows and columns: in memory, in larger files, or with the workers of a cluster."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, Self
@@ -10,9 +11,9 @@ import numpy as np
 import scipy
 
 from forestmix.arrays import Array
+from forestmix.checks import whole_number
 from forestmix.weights.base import Weights
 from forestmix.weights.blocks import blocks_of
-from forestmix.weights.checks import positive_integer
 from forestmix.weights.chunk_files import CHUNK_BYTES, dense_rows, sparse_rows
 from forestmix.weights.chunks import Chunks, StreamedChunks
 
@@ -26,10 +27,11 @@ MAPS: dict[str, Callable[[Weights], Weights]] = {
 
 
 class ChunkedWeights(Weights):
-    """Weights whose rows are in chunks, each of which is weights of its own kind.
+    """Weights in chunks of rows, or in a grid over rows and columns; each chunk is weights of its own kind.
 
-    ``W y`` is put together from the chunks, ``W^T r`` is a sum over them; between them move vectors, never entries of
-    W, but for those that are asked for by name (``rows``, ``columns``, ``toarray``).
+    ``W y`` is a sum over the columns of chunks, ``W^T r`` one over the rows of chunks; between them move vectors, never
+    entries of W, but for those that are asked for by name (``rows``, ``columns``, ``toarray``), and where chunks are
+    side by side for ``gram``, whose products take two of them.
 
     Args:
         chunks: the chunks, wherever they are.
@@ -38,9 +40,8 @@ class ChunkedWeights(Weights):
     """
 
     def __init__(self, chunks: Chunks, maps: tuple[str, ...] = ()) -> None:
-        rows = chunks.slices[-1].stop
         dtype = np.dtype(np.float64) if "double" in maps else chunks.shapes[0].dtype
-        super().__init__((rows, chunks.shapes[0].columns), dtype)
+        super().__init__((chunks.slices[-1].stop, chunks.columns[-1].stop), dtype)
         self._chunks, self._maps = chunks, maps
 
     @classmethod
@@ -52,35 +53,63 @@ class ChunkedWeights(Weights):
             chunk_bytes: bytes that are read at a time.
 
         """
-        return cls(StreamedChunks(dense_rows(source, positive_integer("chunk_bytes", chunk_bytes))))
+        return cls(StreamedChunks(dense_rows(source, whole_number("chunk_bytes", chunk_bytes))))
 
     @classmethod
     def open_csr(cls, indptr: Any, indices: Any, data: Any, columns: int, chunk_bytes: int = CHUNK_BYTES) -> Self:
-        """Return the sparse weights whose CSR arrays are ``.npy`` files or memory maps; ``columns`` is m."""
-        size = positive_integer("chunk_bytes", chunk_bytes)
-        return cls(StreamedChunks(sparse_rows(indptr, indices, data, positive_integer("columns", columns), size)))
+        """Return the sparse weights with these CSR arrays: ``.npy`` files, memory maps, arrays of Zarr or HDF5.
+
+        ``columns`` is m.
+        """
+        size = whole_number("chunk_bytes", chunk_bytes)
+        return cls(StreamedChunks(sparse_rows(indptr, indices, data, whole_number("columns", columns), size)))
 
     @property
     def chunks(self) -> Chunks | None:
         """The chunks, for an engine to compute with where they are; ``None`` for entries that a map has changed."""
         return None if self._maps else self._chunks
 
+    @property
+    def chunked(self) -> bool:
+        """Whether W is in chunks of whole rows."""
+        return len(self._chunks.columns) == 1
+
+    def over_rows(self, function: Callable[..., Any], *rows: Array, shared: tuple[Any, ...] = ()) -> list[Any]:
+        """Return ``function(weights, *rows, *shared)`` for each chunk of W, with its part of each vector of rows."""
+        if not self.chunked:
+            return super().over_rows(function, *rows, shared=shared)
+        given = (shared, function, self._maps)
+        return self._chunks.fetch(self._chunks.map(_applied, *self._own(rows), shared=given))
+
+    def sum_over_rows(self, function: Callable[..., Any], *rows: Array, shared: tuple[Any, ...] = ()) -> Any:
+        """Return the sum of the same over the chunks."""
+        if not self.chunked:
+            return super().sum_over_rows(function, *rows, shared=shared)
+        return self._chunks.mapped_total(_applied, *self._own(rows), shared=(shared, function, self._maps))
+
+    def _own(self, rows: tuple[Array, ...]) -> list[list[Any]]:
+        """Bring to each chunk its part of vectors of rows."""
+        return [self._chunks.place([part[own] for own in self._chunks.slices]) for part in rows]
+
     @cached_property
     def nnz(self) -> int:
         """The number of entries that are not zero, for which all are read."""
-        return int(self._sum(_count))
+        return int(self._chunks.total(self._map(_count)))
 
     @cached_property
     def stored(self) -> int:
         """The number of entries that a product reads."""
-        return int(self._sum(_stored))
+        return int(self._chunks.total(self._map(_stored)))
 
     def _forward(self, batch: Array) -> Array:
-        return np.concatenate(self._each(_forward, batch), axis=1)
+        chunks = self._chunks
+        parts = self._map(_forward, chunks.to_columns(chunks.place([batch[:, own] for own in chunks.columns])))
+        return np.concatenate(chunks.fetch(chunks.sums(chunks.by_row(parts))), axis=1)
 
     def _adjoint(self, batch: Array) -> Array:
-        parts = self._chunks.place([batch[:, rows] for rows in self._chunks.slices])
-        return self._sum(_adjoint, parts)
+        chunks = self._chunks
+        parts = self._map(_adjoint, chunks.to_rows(chunks.place([batch[:, own] for own in chunks.slices])))
+        return np.concatenate(chunks.fetch(chunks.sums(chunks.by_column(parts))), axis=1)
 
     def __abs__(self) -> ChunkedWeights:
         return ChunkedWeights(self._chunks, (*self._maps, "abs"))
@@ -94,8 +123,21 @@ class ChunkedWeights(Weights):
         return ChunkedWeights(self._chunks, (*self._maps, "support"))
 
     def gram(self, kappa: Array) -> Array:
-        """Return the lower triangle of ``W^T diag(kappa) W``, a sum over chunks."""
-        return np.asfortranarray(self._sum(_gram, self._chunks.place([kappa[rows] for rows in self._chunks.slices])))
+        """Return the lower triangle of ``W^T diag(kappa) W``, a sum over chunks of rows.
+
+        A block off the diagonal is made of two chunks that are side by side, of which one is moved.
+        """
+        chunks, count = self._chunks, len(self._chunks.columns)
+        weights = chunks.to_rows(chunks.place([kappa[own] for own in chunks.slices]))
+        diagonal = chunks.by_column(self._map(_gram, weights))
+        held, result = chunks.by_column(chunks.held), np.zeros((self.shape[1],) * 2, order="F")
+        for (j, own), (k, other) in itertools.product(enumerate(chunks.columns), repeat=2):
+            if j >= k:
+                parts = diagonal[j] if j == k else chunks.derive(
+                    _cross_gram, held[j], held[k], weights[::count], shared=(self._maps,)
+                )  # fmt: skip
+                result[own, other] = chunks.total(parts)
+        return result
 
     def row_gram(self, scale: Array) -> Array:
         """Return ``W diag(scale) W^T`` by products with some unit vectors at a time."""
@@ -118,42 +160,51 @@ class ChunkedWeights(Weights):
         return ChunkedWeights(self._chunks, (*self._maps, "double"))
 
     def _rows(self, indices: Array | None) -> scipy.sparse.csr_array:
-        if indices is None:
-            return _stacked(self._each(_rows_of), "csr")
-        order = np.argsort(indices, kind="stable")
-        wanted = indices[order]
-        ends = np.searchsorted(wanted, [rows.stop for rows in self._chunks.slices])
-        own = [part - rows.start for part, rows in zip(np.split(wanted, ends[:-1]), self._chunks.slices, strict=True)]
-        found = _stacked(self._fetched(_rows_of, self._chunks.place(own)), "csr")
-        back = np.empty_like(order)
-        back[order] = np.arange(len(order))
-        return scipy.sparse.csr_array(found[back])
+        chunks = self._chunks
+        own, back = _split(indices, chunks.slices)
+        found = self._joined(_rows_of, chunks.to_rows(chunks.place(own)), "csr")
+        return found if back is None else _canonical(found[back])
 
     def _columns(self, indices: Array | None) -> scipy.sparse.csc_array:
-        return _stacked(self._each(_columns_of, indices), "csc")
+        chunks = self._chunks
+        own, back = _split(indices, chunks.columns)
+        found = self._joined(_columns_of, chunks.to_columns(chunks.place(own)), "csc")
+        return found if back is None else _canonical(found[:, back])
 
     def __repr__(self) -> str:
-        n, m = self.shape
-        return f"{type(self).__name__}({n} x {m}, {self.dtype.name}, {len(self._chunks.slices)} chunks of rows)"
+        (n, m), (rows, columns) = self.shape, map(len, (self._chunks.slices, self._chunks.columns))
+        grid = f"{rows} chunks of rows" if columns == 1 else f"{rows} x {columns} chunks"
+        return f"{type(self).__name__}({n} x {m}, {self.dtype.name}, {grid})"
 
-    def _each(self, function: Callable[..., Any], *shared: Any) -> list[Any]:
-        return self._chunks.fetch(self._chunks.map(function, shared=(*shared, self._maps)))
+    def _map(self, function: Callable[..., Any], *own: Sequence[Any]) -> list[Any]:
+        return self._chunks.map(function, *own, shared=(self._maps,))
 
-    def _fetched(self, function: Callable[..., Any], parts: Sequence[Any]) -> list[Any]:
-        return self._chunks.fetch(self._chunks.map(function, parts, shared=(self._maps,)))
+    def _joined(self, function: Callable[..., Any], own: Sequence[Any], form: str) -> Any:
+        """Return the matrix of the sparse matrices that a function gives for the chunks."""
+        stack: Any = scipy.sparse.block_array  # its stubs want the format as a literal
+        return _canonical(stack(self._chunks.by_row(self._chunks.fetch(self._map(function, own))), format=form))
 
-    def _sum(self, function: Callable[..., Any], *own: Sequence[Any]) -> Any:
-        return self._chunks.total(self._chunks.map(function, *own, shared=(self._maps,)), _itself)
 
-
-def _itself(value: Any) -> Any:
-    return value
+def _split(indices: Array | None, slices: Sequence[slice]) -> tuple[list[Any], Array | None]:
+    """Return the sorted indices within each chunk, and where among all of them each one of ``indices`` is."""
+    if indices is None:
+        return [None] * len(slices), None
+    order = np.argsort(indices, kind="stable")
+    wanted = indices[order]
+    ends = np.searchsorted(wanted, [own.stop for own in slices])
+    parts = [part - own.start for part, own in zip(np.split(wanted, ends[:-1]), slices, strict=True)]
+    return parts, np.argsort(order)
 
 
 def _mapped(weights: Weights, maps: tuple[str, ...]) -> Weights:
     for name in maps:
         weights = MAPS[name](weights)
     return weights
+
+
+def _applied(weights: Weights, *given: Any) -> Any:
+    *own, shared, function, maps = given
+    return function(_mapped(weights, maps), *own, *shared)
 
 
 def _forward(weights: Weights, batch: Array, maps: tuple[str, ...]) -> Array:
@@ -176,19 +227,26 @@ def _stored(weights: Weights, maps: tuple[str, ...]) -> int:
     return _mapped(weights, maps).stored
 
 
-def _rows_of(weights: Weights, *rest: Any) -> Any:
-    *indices, maps = rest
-    return _mapped(weights, maps).rows(*indices)
+def _rows_of(weights: Weights, indices: Array | None, maps: tuple[str, ...]) -> Any:
+    return _mapped(weights, maps).rows(indices)
 
 
 def _columns_of(weights: Weights, indices: Array | None, maps: tuple[str, ...]) -> Any:
     return _mapped(weights, maps).columns(indices)
 
 
-def _stacked(parts: Sequence[Any], form: str) -> Any:
-    """Return sparse matrices one below another, canonical as they are."""
-    stack: Any = scipy.sparse.vstack  # its stubs want the format as a literal
-    matrix = stack(parts, format=form)
+def _cross_gram(first: Any, second: Any, kappa: Array, maps: tuple[str, ...]) -> Array:
+    """Return ``A^T diag(kappa) B`` of two chunks of the same rows, in float64."""
+    loaded = (one if isinstance(one, Weights) else one.load(trusted=True) for one in (first, second))
+    left, right = (_mapped(one, maps) for one in loaded)
+    result, wide = np.empty((left.shape[1], right.shape[1])), left.in_double()
+    for block in blocks_of(right.shape[1], 24 * len(kappa)):
+        result[:, block] = wide.adjoint(kappa * right.columns(block).toarray().T.astype(np.float64)).T
+    return result
+
+
+def _canonical(matrix: Any) -> Any:
+    """Return a sparse matrix, whose entries are all different, as canonical."""
     matrix.sort_indices()
     matrix.has_canonical_format = True
     return matrix

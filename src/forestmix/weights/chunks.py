@@ -1,4 +1,4 @@
-"""Chunks of the rows of W where they are: in memory, in files, or with the workers of a cluster.
+"""Chunks of the rows of W, or of rows and columns, where they are: in memory, in files, or with workers of a cluster.
 
 Whatever is a sum over rows is one map over the chunks and one sum of what they give. A map returns handles: what was
 computed from a chunk stays with it until it is fetched.
@@ -21,6 +21,9 @@ from forestmix.errors import ArgumentError
 from forestmix.weights.base import Weights
 from forestmix.weights.layered import slices_of
 
+#: Told how many of how many chunks a pass has read; a progress bar sets it while it is shown.
+READING: contextvars.ContextVar[Callable[[int, int], None] | None] = contextvars.ContextVar("READING", default=None)
+
 
 class ChunkShape(NamedTuple):
     """What is known of a chunk without reading it."""
@@ -30,21 +33,33 @@ class ChunkShape(NamedTuple):
     dtype: np.dtype[Any]
 
 
+#: What a chunk does in its turn, from its own state, data of the rows, and what it has heard of the others.
+Turn = Callable[..., Any]
+
+
 class Chunks(ABC):
-    """The row chunks of a matrix.
+    """The chunks of a matrix: a grid over its rows and columns, one chunk of rows after another.
+
+    What holds part of a row only is summed twice: over the columns of each row for what depends on whole rows, and over
+    rows for what each latent gets.
 
     Attributes:
         shapes: of each chunk.
-        slices: the rows of each chunk.
+        slices: the rows of each chunk of rows.
+        columns: the columns of each chunk of columns.
+        held: handles of the chunks themselves, or of what loads them.
     """
 
-    def __init__(self, shapes: Sequence[ChunkShape]) -> None:
-        self.shapes = _checked(shapes)
-        self.slices = slices_of([shape.rows for shape in self.shapes])
+    held: Sequence[Any]
+
+    def __init__(self, shapes: Sequence[ChunkShape], columns: int = 1) -> None:
+        self.shapes = _checked(shapes, columns)
+        self.slices = slices_of([shape.rows for shape in self.shapes[::columns]])
+        self.columns = slices_of([shape.columns for shape in self.shapes[:columns]])
 
     @abstractmethod
     def place(self, parts: Sequence[Any]) -> list[Any]:
-        """Bring one object to each chunk, and return their handles."""
+        """Bring objects to the chunks, and return their handles."""
 
     @abstractmethod
     def map(self, function: Callable[..., Any], *own: Sequence[Any], shared: tuple[Any, ...] = ()) -> list[Any]:
@@ -52,15 +67,66 @@ class Chunks(ABC):
 
     @abstractmethod
     def derive(self, function: Callable[..., Any], *own: Sequence[Any], shared: tuple[Any, ...] = ()) -> list[Any]:
-        """Return the same of ``function(*own, *shared)``, which reads nothing of W."""
+        """Return handles of ``function(*own, *shared)``, which reads nothing of W but what is in ``held``."""
 
     @abstractmethod
     def fetch(self, handles: Sequence[Any]) -> list[Any]:
         """Return the objects themselves."""
 
     @abstractmethod
-    def total(self, handles: Sequence[Any], first: Callable[[Any], Any]) -> Any:
-        """Return the sum of ``first`` of each object, in the order of the chunks."""
+    def sums(
+        self, groups: Sequence[Sequence[Any]], first: Callable[[Any], Any] | None = None, *, once: bool = False
+    ) -> list[Any]:
+        """Return a handle for each group: the sum of ``first`` of its objects, or of themselves, in their order.
+
+        ``once``: it is for one task, which may as well make it.
+        """
+
+    def total(self, handles: Sequence[Any], first: Callable[[Any], Any] | None = None) -> Any:
+        """Return the sum over all, itself."""
+        return self.fetch(self.sums([handles], first))[0]
+
+    def in_turns(
+        self, turn: Turn, states: Sequence[Any], told: Callable[[Any], Any], rows: Any, turns: int
+    ) -> list[Any]:
+        """Return handles of the chunks' states after turns ``state = turn(weights, state, rows, heard)`` in step.
+
+        The chunks are side by side, and ``heard`` is the sum of what all were ``told`` of each after the last turn.
+        """
+        for _ in range(turns):
+            heard = self.sums([self.derive(told, states)])
+            states = self.map(turn, states, self.to_rows([rows]), self.to_rows(heard))
+        return list(states)
+
+    def without_waiting(
+        self, turn: Turn, states: Sequence[Any], told: Callable[[Any], Any], rows: Any, turns: int
+    ) -> list[Any]:
+        """Return the same for chunks that do not wait: ``turn(weights, state, rows, *heard)`` with what was told last.
+
+        Where chunks are taken one after another none can be ahead of the others, and they go in step.
+        """
+        return self.in_turns(turn, states, told, rows, turns)
+
+    def to_rows(self, own: Sequence[Any]) -> list[Any]:
+        """Return for each chunk what its rows have."""
+        return [one for one in own for _ in self.columns]
+
+    def to_columns(self, own: Sequence[Any]) -> list[Any]:
+        """Return for each chunk what its columns have."""
+        return list(own) * len(self.slices)
+
+    def by_row(self, handles: Sequence[Any]) -> list[Sequence[Any]]:
+        """Return the handles of the chunks in groups that have the same rows."""
+        count = len(self.columns)
+        return [handles[start : start + count] for start in range(0, len(handles), count)]
+
+    def by_column(self, handles: Sequence[Any]) -> list[Sequence[Any]]:
+        """Return the handles of the chunks in groups that have the same columns."""
+        return [handles[k :: len(self.columns)] for k in range(len(self.columns))]
+
+    def mapped_total(self, function: Callable[..., Any], *own: Sequence[Any], shared: tuple[Any, ...] = ()) -> Any:
+        """Return the sum of what ``map`` gives, of which nothing is kept."""
+        return self.total(self.map(function, *own, shared=shared))
 
 
 class LocalChunks(Chunks):
@@ -78,25 +144,42 @@ class LocalChunks(Chunks):
         """Return the objects."""
         return list(handles)
 
-    def total(self, handles: Sequence[Any], first: Callable[[Any], Any]) -> Any:
-        """Return the sum."""
-        return reduce(add, map(first, handles))
+    def sums(
+        self, groups: Sequence[Sequence[Any]], first: Callable[[Any], Any] | None = None, *, once: bool = False
+    ) -> list[Any]:
+        """Return the sums."""
+        return [reduce(add, group if first is None else map(first, group)) for group in groups]
 
 
 class MemoryChunks(LocalChunks):
     """Weights in memory, each chunk on a thread."""
 
-    def __init__(self, parts: Sequence[Weights]) -> None:
-        super().__init__([ChunkShape(*part.shape, part.dtype) for part in parts])
-        self.parts = tuple(parts)
+    def __init__(self, parts: Sequence[Weights], columns: int = 1) -> None:
+        super().__init__([ChunkShape(*part.shape, part.dtype) for part in parts], columns)
+        self.held = tuple(parts)
 
     def map(self, function: Callable[..., Any], *own: Sequence[Any], shared: tuple[Any, ...] = ()) -> list[Any]:
         """Return what the function gives for each chunk, on as many threads as there are processors."""
-        calls = [partial(function, *mine, *shared) for mine in zip(self.parts, *own, strict=True)]
+        calls = [partial(function, *mine, *shared) for mine in zip(self.held, *own, strict=True)]
         if len(calls) == 1:
             return [calls[0]()]
         with ThreadPoolExecutor(min(len(calls), processors())) as pool:
             return list(pool.map(_in_context, calls, [contextvars.copy_context() for _ in calls]))
+
+    def without_waiting(
+        self, turn: Turn, states: Sequence[Any], told: Callable[[Any], Any], rows: Any, turns: int
+    ) -> list[Any]:
+        """Give each chunk a thread, which reads what the others have written last."""
+        latest = list(states)
+
+        def run(k: int) -> None:
+            for _ in range(turns):
+                latest[k] = turn(self.held[k], latest[k], rows, *map(told, tuple(latest)))
+
+        with ThreadPoolExecutor(len(latest)) as pool:
+            calls = [partial(run, k) for k in range(len(latest))]
+            list(pool.map(_in_context, calls, [contextvars.copy_context() for _ in calls]))
+        return latest
 
 
 class Loader(Protocol):
@@ -113,30 +196,39 @@ class Loader(Protocol):
 class StreamedChunks(LocalChunks):
     """Chunks that do not fit into memory together: while one is computed with, the next is read."""
 
-    def __init__(self, loaders: Sequence[Loader]) -> None:
-        super().__init__([loader.shape for loader in loaders])
-        self.loaders = tuple(loaders)
-        self._trusted = [False] * len(self.loaders)
+    def __init__(self, loaders: Sequence[Loader], columns: int = 1) -> None:
+        super().__init__([loader.shape for loader in loaders], columns)
+        self.held = tuple(loaders)
+        self._trusted = [False] * len(self.held)
 
     def map(self, function: Callable[..., Any], *own: Sequence[Any], shared: tuple[Any, ...] = ()) -> list[Any]:
         """Return what the function gives for each chunk, in one reading of all."""
         return [function(weights, *mine, *shared) for weights, *mine in zip(self._read(), *own, strict=True)]
 
+    def mapped_total(self, function: Callable[..., Any], *own: Sequence[Any], shared: tuple[Any, ...] = ()) -> Any:
+        """Return the sum of what the function gives, added up on the way."""
+        parts = (function(weights, *mine, *shared) for weights, *mine in zip(self._read(), *own, strict=True))
+        return reduce(add, parts)
+
     def _read(self) -> Iterator[Weights]:
         """Yield the chunks; the next one is read on a thread of its own, which waits for the disk or the copy."""
         with ThreadPoolExecutor(1) as reader:
             coming = reader.submit(self._load, 0)
-            for k in range(len(self.loaders)):
+            for k in range(len(self.held)):
                 weights = coming.result()
-                if k + 1 < len(self.loaders):
+                if k + 1 < len(self.held):
                     coming = reader.submit(self._load, k + 1)
                 yield weights
+                watch = READING.get()
+                if watch is not None:
+                    watch(k + 1, len(self.held))
 
     def _load(self, k: int) -> Weights:
         try:
-            weights = self.loaders[k].load(trusted=self._trusted[k])
+            weights = self.held[k].load(trusted=self._trusted[k])
         except ArgumentError as error:
-            raise ArgumentError(f"in the chunk of W that begins with row {self.slices[k].start}: {error}") from error
+            row = self.slices[k // len(self.columns)].start
+            raise ArgumentError(f"in the chunk of W that begins with row {row}: {error}") from error
         self._trusted[k] = True
         return weights
 
@@ -151,14 +243,20 @@ def _in_context(call: Callable[[], Any], context: contextvars.Context) -> Any:
     return context.run(call)
 
 
-def _checked(shapes: Sequence[ChunkShape]) -> tuple[ChunkShape, ...]:
+def _checked(shapes: Sequence[ChunkShape], columns: int) -> tuple[ChunkShape, ...]:
     """Return the shapes if the chunks make one matrix."""
     if not shapes:
         raise ArgumentError("W must have at least one chunk of rows; got none.")
     for position, shape in enumerate(shapes):
-        if shape[1:] != shapes[0][1:]:
+        above, left = shapes[position % columns], shapes[position - position % columns]
+        if shape[1:] != above[1:] or shape.dtype != shapes[0].dtype:
             raise ArgumentError(
-                f"chunks of W must have the same columns and precision; chunk 0 has {shapes[0].columns} of "
-                f"{shapes[0].dtype}, chunk {position} has {shape.columns} of {shape.dtype}."
+                f"chunks of W must have the same columns and precision; chunk {position % columns} has {above.columns} "
+                f"of {shapes[0].dtype}, chunk {position} has {shape.columns} of {shape.dtype}."
+            )
+        if shape.rows != left.rows:
+            raise ArgumentError(
+                f"chunks of W that are side by side must have the same rows; chunk {position - position % columns} has "
+                f"{left.rows}, chunk {position} has {shape.rows}."
             )
     return tuple(shapes)

@@ -14,7 +14,7 @@ from forestmix.weights.arrays import ArrayWeights
 from forestmix.weights.base import Weights
 from forestmix.weights.chunked import ChunkedWeights
 from forestmix.weights.chunks import MemoryChunks
-from forestmix.weights.dask_chunks import dask_chunks, delayed_rows, is_dask, memory_of_machine
+from forestmix.weights.dask_chunks import dask_chunks, delayed_grid, is_dask, memory_of_machine
 from forestmix.weights.dense import DenseWeights
 from forestmix.weights.sparse import SparseWeights
 from forestmix.weights.sparse_columns import SparseColumnWeights
@@ -27,8 +27,9 @@ def as_weights(W: Any) -> Weights:
     """Return ``W`` as weights: weights themselves, anything of scipy.sparse, or what NumPy reads as 2-d.
 
     A dense array of PyTorch, JAX, CuPy or another library of the array API standard stays where it is. A list of
-    matrices is one matrix in chunks of rows; a Dask array, and a list of delayed objects, stay with Dask's workers; a
-    memory map that is large beside this machine's memory is read in chunks (docs/scaling.md).
+    matrices is one matrix in chunks of rows, a list of lists one in a grid of chunks; a Dask array, and delayed objects
+    in such lists, stay with Dask's workers; a memory map that is large beside this machine's memory is read in chunks
+    (docs/scaling.md).
 
     Raises:
         ArgumentError: if W is not 2-d, is empty, or has entries that are not finite real numbers.
@@ -38,15 +39,27 @@ def as_weights(W: Any) -> Weights:
     if scipy.sparse.issparse(W):
         by_columns = getattr(W, "format", None) == "csc"
         return SparseColumnWeights(W) if by_columns else SparseWeights(W)
-    if array_api_compat.is_dask_array(W):
-        return ChunkedWeights(dask_chunks(delayed_rows(W), as_weights))
-    if isinstance(W, list | tuple) and W and all(map(_is_chunk, W)):
-        return _in_chunks(W)
+    rows = _rows_of_chunks(W)
+    if rows is not None:
+        return _in_chunks(rows)
     if isinstance(W, np.memmap) and W.flags.c_contiguous and W.nbytes > LARGE_PART * memory_of_machine():
         return ChunkedWeights.open(W)
     if not isinstance(W, np.ndarray) and array_api_compat.is_array_api_obj(W):
         return ArrayWeights(W)
     return DenseWeights(W)
+
+
+def _rows_of_chunks(W: Any) -> list[list[Any]] | None:
+    """Return the chunks of W by rows, or ``None`` if it is not in chunks."""
+    if array_api_compat.is_dask_array(W):
+        return delayed_grid(W)
+    if not isinstance(W, list | tuple) or not W:
+        return None
+    if all(map(_is_chunk, W)):
+        parts = (delayed_grid(part) if array_api_compat.is_dask_array(part) else [[part]] for part in W)
+        return [row for part in parts for row in part]
+    grid = all(isinstance(row, list | tuple) and row and all(map(_is_chunk, row)) for row in W)
+    return [list(row) for row in W] if grid else None
 
 
 def _is_chunk(part: Any) -> bool:
@@ -55,13 +68,14 @@ def _is_chunk(part: Any) -> bool:
     return matrix or isinstance(part, Weights) or scipy.sparse.issparse(part) or is_dask(part)
 
 
-def _in_chunks(parts: Sequence[Any]) -> ChunkedWeights:
-    """Return the chunks of a list as one matrix; where one of them is Dask's, all are."""
+def _in_chunks(rows: Sequence[Sequence[Any]]) -> ChunkedWeights:
+    """Return a grid of chunks, given by rows, as one matrix; where one of them is Dask's, all are."""
+    parts, columns = [part for row in rows for part in row], len(rows[0])
+    if any(len(row) != columns for row in rows):
+        found = sorted({len(row) for row in rows})
+        raise ArgumentError(f"every row of chunks of W must have the same number of chunks; got {found}.")
     if not any(map(is_dask, parts)):
-        return ChunkedWeights(MemoryChunks([as_weights(part) for part in parts]))
+        return ChunkedWeights(MemoryChunks([as_weights(part) for part in parts], columns))
     if not all(map(is_dask, parts)):
         raise ArgumentError("chunks of W must be all of Dask or none of them; got both.")
-    delayed: list[Any] = []
-    for part in parts:
-        delayed += delayed_rows(part) if array_api_compat.is_dask_array(part) else [part]
-    return ChunkedWeights(dask_chunks(delayed, as_weights))
+    return ChunkedWeights(dask_chunks(parts, as_weights, columns))

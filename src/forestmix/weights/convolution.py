@@ -10,10 +10,10 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from forestmix.arrays import Array, in_precision, numbers, working_dtype
+from forestmix.arrays import Array, finite, in_precision, numbers, working_dtype
 from forestmix.errors import ArgumentError
 from forestmix.weights.base import Weights
-from forestmix.weights.checks import check_counts, not_finite, positive_integers
+from forestmix.weights.checks import check_counts, positive_integers
 from forestmix.weights.geometry import Axis, place
 from forestmix.weights.kernel_rows import KernelRows
 from forestmix.weights.storage import StencilStorage
@@ -190,10 +190,7 @@ def _as_kernels(given: ArrayLike) -> Array:
         raise ArgumentError(
             f"kernels must have shape (K, C, kh, kw), (K, kh, kw) or (kh, kw), none of them 0; got shape {array.shape}."
         )
-    wrong = np.argwhere(~np.isfinite(array))
-    if len(wrong):
-        first = tuple(wrong[0].tolist())
-        raise not_finite("kernels", len(wrong), first, array[first])
+    finite("kernels", array)
     if array.ndim == 2:
         array = array[np.newaxis]
     if array.ndim == 3:

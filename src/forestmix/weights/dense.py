@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from copy import copy
 from functools import cached_property
 from typing import Any
 
@@ -21,114 +22,52 @@ EntryMap = Callable[[Array, Array], Array]
 
 
 class DenseWeights(Weights):
-    """A dense array as weights.
+    """A dense array as weights, or the weights f(w_ij), f some entry maps one after another.
 
     A float32 or float64 array that BLAS can read in place (C order, F order, or a block cut from one) is not
-    copied: whoever changes it later changes the weights. Any other array is copied once.
+    copied: whoever changes it later changes the weights. Any other array is copied once. Products with mapped entries
+    go over W in blocks of about 1 MB, so memory beyond W and the batch is one block.
 
     Attributes:
-        array: W itself, (n, m).
+        array: W itself, (n, m), without the maps.
     """
+
+    _maps: tuple[EntryMap, ...] = ()
 
     def __init__(self, array: ArrayLike) -> None:
         self.array = _as_matrix(array)
         super().__init__((self.array.shape[0], self.array.shape[1]), self.array.dtype)
 
-    @cached_property
-    def nnz(self) -> int:
-        """The number of entries that are not zero."""
-        return int(np.count_nonzero(self.array))
-
-    def _forward(self, batch: Array) -> Array:
-        return batch @ self.array.T
-
-    def _adjoint(self, batch: Array) -> Array:
-        return batch @ self.array
-
-    def __abs__(self) -> MappedDenseWeights:
-        return MappedDenseWeights(self, (_absolute,))
-
-    def square(self) -> MappedDenseWeights:
-        """Return the weights w_ij^2."""
-        return MappedDenseWeights(self, (_square,))
-
-    def support(self) -> MappedDenseWeights:
-        """Return the weights that are 1 where w_ij is not zero, and 0 elsewhere."""
-        return MappedDenseWeights(self, (_indicator,))
-
-    def storage(self) -> DenseStorage | None:
-        """Return W, or ``W^T`` if W is in Fortran order; ``None`` for a block cut from a larger array."""
-        if self.array.flags.c_contiguous:
-            return DenseStorage(self.array, False)
-        return DenseStorage(self.array.T, True) if self.array.flags.f_contiguous else None
-
-    @property
-    def stored(self) -> int:
-        """The number of entries that a product reads: all."""
-        return self.array.size
-
-    def like(self, row: Array, column: Array, value: Array) -> Any:
-        """Return the matrix of these entries as a dense array."""
-        return dense_of(self.shape, row, column, value)
-
-    def take_rows(self, indices: ArrayLike) -> DenseWeights:
-        """Return the chosen rows as weights."""
-        return DenseWeights(self.array[as_indices("rows", indices, self.shape[0])])
-
-    def dense_rows(self, indices: ArrayLike) -> Array:
-        """Return the chosen rows as an array in float64."""
-        return self.array[as_indices("rows", indices, self.shape[0])].astype(np.float64, copy=False)
-
-    def weighted_rows(self, kappa: Array) -> Iterator[Array]:
-        """Yield ``diag(sqrt(kappa)) W`` in blocks of rows, in float64."""
-        return _weighted_rows(self.array, kappa)
-
-    def gram(self, kappa: Array) -> Array:
-        """Return the lower triangle of ``W^T diag(kappa) W`` by BLAS, however many entries are zero."""
-        return dense_gram(_weighted_rows(self.array, kappa), self.shape[1])
-
-    def row_gram(self, scale: Array) -> Array:
-        """Return the lower triangle of ``W diag(scale) W^T``."""
-        return dense_gram(_weighted_rows(self.array.T, scale), self.shape[0])
-
-    def _columns(self, indices: Array | None) -> scipy.sparse.csc_array:
-        return scipy.sparse.csc_array(self.array if indices is None else self.array[:, indices])
-
-    def _in_double(self) -> DenseWeights:
-        return DenseWeights(self.array.astype(np.float64))
-
-    def _rows(self, indices: Array | None) -> scipy.sparse.csr_array:
-        return scipy.sparse.csr_array(self.array if indices is None else self.array[indices])
-
-    def toarray(self) -> Array:
-        """Return W as a new dense array."""
-        return self.array.copy()
-
-
-class MappedDenseWeights(Weights):
-    """The weights f(w_ij), f the entry maps one after another, without an array of them.
-
-    Products go over W in blocks of about 1 MB, so memory beyond W and the batch is one block.
-    """
-
-    def __init__(self, weights: DenseWeights, maps: tuple[EntryMap, ...]) -> None:
-        super().__init__(weights.shape, weights.dtype)
-        self._weights = weights
-        self._maps = maps
+    def _with(self, array: Array, *maps: EntryMap) -> DenseWeights:
+        """Return weights of another array, or with other maps, which are not checked again."""
+        chosen = copy(self)
+        vars(chosen).pop("nnz", None)
+        chosen.array, chosen.dtype, chosen._maps = array, array.dtype, maps
+        return chosen
 
     @cached_property
     def nnz(self) -> int:
         """The number of entries that are not zero."""
         # Counted after the maps: the square of a tiny entry may be zero.
-        array = self._weights.array
-        return sum(int(np.count_nonzero(self._mapped(array[rows]))) for rows in blocks_of_rows(array))
+        return sum(int(np.count_nonzero(self._mapped(self.array[rows]))) for rows in blocks_of_rows(self.array))
+
+    def _mapped(self, entries: Array) -> Array:
+        """Return f(entries), a new array if there are maps."""
+        result = np.empty_like(entries) if self._maps else entries
+        for entry_map in self._maps:
+            entries = entry_map(entries, result)
+        return entries
 
     def _forward(self, batch: Array) -> Array:
-        array = self._weights.array
+        array = self.array
+        if not self._maps:
+            return batch @ array.T
         return self._times_transpose(batch, array) if _by_rows(array) else self._times(batch, array.T)
 
     def _adjoint(self, batch: Array) -> Array:
-        array = self._weights.array
+        array = self.array
+        if not self._maps:
+            return batch @ array
         return self._times(batch, array) if _by_rows(array) else self._times_transpose(batch, array.T)
 
     def _times_transpose(self, batch: Array, array: Array) -> Array:
@@ -147,55 +86,86 @@ class MappedDenseWeights(Weights):
             result += batch[:, rows] @ self._mapped(array[rows])
         return result
 
-    def _mapped(self, entries: Array) -> Array:
-        """Return f(entries) as a new array."""
-        result = np.empty_like(entries)
-        for entry_map in self._maps:
-            entries = entry_map(entries, result)
-        return entries
-
-    def __abs__(self) -> MappedDenseWeights:
+    def __abs__(self) -> DenseWeights:
         # Whatever the maps are, their values are not negative.
-        return self
+        return self if self._maps else self._with(self.array, _absolute)
 
-    def square(self) -> MappedDenseWeights:
-        """Return the weights f(w_ij)^2."""
-        return MappedDenseWeights(self._weights, (*self._maps, _square))
+    def square(self) -> DenseWeights:
+        """Return the weights w_ij^2."""
+        return self._with(self.array, *self._maps, _square)
 
-    def support(self) -> MappedDenseWeights:
-        """Return the weights that are 1 where f(w_ij) is not zero, and 0 elsewhere."""
-        return MappedDenseWeights(self._weights, (*self._maps, _indicator))
+    def support(self) -> DenseWeights:
+        """Return the weights that are 1 where w_ij is not zero, and 0 elsewhere."""
+        return self._with(self.array, *self._maps, _indicator)
+
+    def storage(self) -> DenseStorage | None:
+        """Return W, or ``W^T`` if W is in Fortran order; ``None`` for a block cut from a larger array, or with maps."""
+        if self._maps or not (self.array.flags.c_contiguous or self.array.flags.f_contiguous):
+            return None
+        by_rows = self.array.flags.c_contiguous
+        return DenseStorage(self.array if by_rows else self.array.T, not by_rows)
+
+    @property
+    def stored(self) -> int:
+        """The number of entries that a product reads: all."""
+        return self.array.size
 
     def like(self, row: Array, column: Array, value: Array) -> Any:
         """Return the matrix of these entries as a dense array."""
         return dense_of(self.shape, row, column, value)
 
+    def take_rows(self, indices: ArrayLike) -> DenseWeights:
+        """Return the chosen rows as weights."""
+        return DenseWeights(self._chosen(indices))
+
+    def dense_rows(self, indices: ArrayLike) -> Array:
+        """Return the chosen rows as an array in float64."""
+        return self._chosen(indices).astype(np.float64, copy=False)
+
+    def _chosen(self, indices: ArrayLike) -> Array:
+        return self._mapped(self.array[as_indices("rows", indices, self.shape[0])])
+
+    def weighted_rows(self, kappa: Array) -> Iterator[Array]:
+        """Yield ``diag(sqrt(kappa)) W`` in blocks of rows, in float64."""
+        return self._weighted(self.array, kappa)
+
+    def gram(self, kappa: Array) -> Array:
+        """Return the lower triangle of ``W^T diag(kappa) W`` by BLAS, however many entries are zero."""
+        return dense_gram(self._weighted(self.array, kappa), self.shape[1])
+
+    def row_gram(self, scale: Array) -> Array:
+        """Return the lower triangle of ``W diag(scale) W^T``."""
+        return dense_gram(self._weighted(self.array.T, scale), self.shape[0])
+
+    def _weighted(self, array: Array, kappa: Array) -> Iterator[Array]:
+        """Yield ``diag(sqrt(kappa)) f(A)`` in blocks of rows, in float64."""
+        for block in blocks_of(len(array), 24 * array.shape[1]):
+            rows = slice(block[0], block[-1] + 1)
+            yield np.sqrt(kappa[rows])[:, np.newaxis] * self._mapped(array[rows]).astype(np.float64, copy=False)
+
     def _columns(self, indices: Array | None) -> scipy.sparse.csc_array:
-        columns = self._weights.columns(indices)
-        columns.data = self._mapped(columns.data)
-        columns.eliminate_zeros()
-        return columns
+        return self._sparse(scipy.sparse.csc_array(self.array if indices is None else self.array[:, indices]))
 
     def _rows(self, indices: Array | None) -> scipy.sparse.csr_array:
-        rows = self._weights.rows(indices)
-        rows.data = self._mapped(rows.data)
-        rows.eliminate_zeros()
-        return rows
+        return self._sparse(scipy.sparse.csr_array(self.array if indices is None else self.array[indices]))
+
+    def _sparse(self, matrix: Any) -> Any:
+        """Return a sparse matrix of entries of W with the maps applied to them."""
+        if self._maps:
+            matrix.data = self._mapped(matrix.data)
+            matrix.eliminate_zeros()
+        return matrix
+
+    def _in_double(self) -> DenseWeights:
+        return self._with(self.array.astype(np.float64), *self._maps)
 
     def toarray(self) -> Array:
-        """Return f(W) as a new dense array."""
-        return self._mapped(self._weights.array)
+        """Return W as a new dense array."""
+        return self._mapped(self.array) if self._maps else self.array.copy()
 
     def _label(self) -> str:
         names = [entry_map.__name__.strip("_") for entry_map in self._maps]
-        return f"{' of '.join(reversed(names))} of {type(self._weights).__name__}"
-
-
-def _weighted_rows(array: Array, kappa: Array) -> Iterator[Array]:
-    """Yield ``diag(sqrt(kappa)) A`` in blocks of rows, in float64."""
-    for block in blocks_of(len(array), 24 * array.shape[1]):
-        rows = slice(block[0], block[-1] + 1)
-        yield np.sqrt(kappa[rows])[:, np.newaxis] * array[rows].astype(np.float64, copy=False)
+        return " of ".join([*reversed(names), type(self).__name__])
 
 
 def dense_of(shape: tuple[int, int], row: Array, column: Array, value: Array) -> Array:

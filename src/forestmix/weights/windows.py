@@ -8,7 +8,8 @@ import numpy as np
 import scipy
 from numpy.typing import DTypeLike
 
-from forestmix.weights.checks import check_counts, floating_dtype, positive_integer, positive_integers
+from forestmix.checks import whole_number
+from forestmix.weights.checks import check_counts, floating_dtype, positive_integers
 from forestmix.weights.convolution import Convolution
 from forestmix.weights.geometry import place
 
@@ -50,5 +51,5 @@ def _as_sides(size: Any) -> tuple[int, int]:
     if isinstance(size, tuple | list) or (isinstance(size, np.ndarray) and size.ndim):
         height, width = positive_integers("size", size, (2,))
         return height, width
-    side = positive_integer("size", size)
+    side = whole_number("size", size)
     return side, side

@@ -8,7 +8,7 @@ import pytest
 
 from families.test_expectations import CORNERS, EXTREME, INTERIOR, TILTED, relative_errors
 from forestmix.engines.compiled import softplus
-from forestmix.engines.compiled.rows import MISSING, RowTable, any_terms, new_workspace, terms_of_rows
+from forestmix.engines.compiled.rows import MISSING, new_workspace, terms_for, terms_of_rows
 from forestmix.families.expectations import NARROW, lower_softplus
 from forestmix.families.primitive import Kind
 from support.softplus_oracle import exact
@@ -18,11 +18,13 @@ def terms(kind, target, mean, spread, factor=1.0, best=0.0):
     """Return the value, ``e`` and ``kappa`` of each row; values from the totals of one row at a time."""
     kind, target, mean, spread = (np.array(part) for part in np.broadcast_arrays(kind, target, mean, spread))
     n = len(mean)
-    table = RowTable(
-        kind.astype(np.int8), np.array([factor]), np.zeros(1), np.ones(1), target.astype(float), np.array([best])
-    )
+    numbers = {"factor": [factor], "shift": [0], "sign": [1], "target": target, "best": [best], "bias": [0]}
+    table = tuple(np.array(part, np.float64) for part in (kind, *numbers.values()))
     error, kappa, values = np.empty(n), np.empty(n), np.empty(n)
-    arguments = table, np.zeros(1), mean.astype(float), spread.astype(float), error, kappa, any_terms(), new_workspace()
+    kinds = set(kind.tolist()) - {MISSING}
+    own = terms_for(kinds.pop() if len(kinds) == 1 else None)
+    work = new_workspace(), np.zeros((3, softplus.WIDTH))
+    arguments = table, spread.astype(float), (mean.astype(float), error, kappa), own, *work
     for k in range(n):
         total = np.zeros(2)
         terms_of_rows(k, k + 1, *arguments, total)

@@ -9,14 +9,29 @@ import numpy as np
 import pytest
 
 from forestmix.engines.compiled import tiles
+from forestmix.engines.compiled.compiling import njit
 
 
-@pytest.mark.parametrize(("height", "tile"), [(4, tiles._four), (8, tiles._eight)])
-@pytest.mark.parametrize("first", [0, 3, 9, 11])
-def test_rows_past_the_end_are_the_last_one(height, tile, first):
+@njit(cache=True)
+def dot(W, first, last, vectors, products):
+    tiles.dot_one(W, (first, last, 1, 4), 0, vectors, products, 2)
+
+
+@njit(cache=True)
+def add(W, first, last, factors, sums):
+    tiles.add_one(W, (first, last, 1, 4), 0, factors, 2, sums)
+
+
+@pytest.mark.parametrize("first", [0, 3, 9, 10])
+def test_rows_past_the_end_are_the_last_one(first):
     W, last = np.arange(60.0).reshape(12, 5), 11
-    rows = tile(W, first, last)
-    np.testing.assert_array_equal(rows, W[np.minimum(first + np.arange(height), last - 1)])
+    rows = W[np.minimum(first + np.arange(tiles.ROWS), last - 1), 1:4]
+    vectors, products = np.array([[1.0, 2.0, 3.0]]), np.zeros((1, 2 + tiles.ROWS))
+    dot(W, first, last, vectors, products)
+    np.testing.assert_array_equal(products[0], [0, 0, *rows @ vectors[0]])
+    factors, sums = np.arange(2.0 + tiles.ROWS)[np.newaxis], np.ones((1, 3))
+    add(W, first, last, factors, sums)
+    np.testing.assert_array_equal(sums[0], 1 + factors[0, 2:] @ rows)
 
 
 def test_kernels_for_a_machine_with_narrow_registers():

@@ -10,9 +10,11 @@ _began = time.perf_counter()
 from numba.core import event  # noqa: E402
 
 from forestmix.clock import leave_out  # noqa: E402
+from forestmix.engines.compiled.compiling import PairedNumbers  # noqa: E402
 from forestmix.engines.compiled.notice import CompilingNotice  # noqa: E402
 
 event.register("numba:compile", CompilingNotice())
+event.register("numba:compile", PairedNumbers())
 # Numba holds this lock while it compiles a function or reads it from its cache.
 _preparation = event.TimingListener()
 event.register("numba:compiler_lock", _preparation)

@@ -71,13 +71,13 @@ def _sparse(starts: Array, rows: Array, values: Array) -> Columns:
     return Columns(starts, rows.view(np.dtype(f"u{rows.dtype.itemsize}")), values, 0, 0)
 
 
-@njit(nogil=True)
+@njit(inline="always")
 def is_dense(columns):  # type: ignore[no-untyped-def]
     """Return whether the columns are those of a dense array."""
     return columns.row_step > 0
 
 
-@njit(nogil=True)
+@njit(inline="always")
 def new_panel(columns):  # type: ignore[no-untyped-def]
     """Return a panel that holds nothing yet; it has no memory where none is needed."""
     size = PANEL * (columns.rows.shape[0] + _GAP) if columns.row_step > 1 else 0
@@ -114,7 +114,7 @@ def _gather(columns, members, position, panel):  # type: ignore[no-untyped-def]
                 panel.values[target + i] = columns.values[source + i * columns.row_step]
 
 
-@njit(nogil=True)
+@njit(inline="always")
 def keep_together(panel, low, high):  # type: ignore[no-untyped-def]
     """Let the panel begin anew at ``low`` where it holds only some of the positions from there to ``high``."""
     if panel.held[0] <= low < panel.held[1] < high:

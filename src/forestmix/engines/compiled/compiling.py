@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numba
+from numba.core.event import Listener
 
 #: Seconds after which the folder of other sources is removed: no test run that began before the edit still uses it.
 KEPT = 3600.0
@@ -31,7 +32,7 @@ def njit(**options: Any) -> Callable[[Any], Any]:
     return lambda function: _cached(function, options) if options.get("cache") else numba.njit(**options)(function)
 
 
-def pointer(signature: Any, function: Any) -> Any:
+def pointer(signature: Any, function: Any, **options: Any) -> Any:
     """Compile a function once, for kernels that get it as an argument and call it where it is.
 
     What a kernel calls by name is compiled into it, again for each kernel, and takes most of its time if it is long.
@@ -40,9 +41,35 @@ def pointer(signature: Any, function: Any) -> Any:
         return function
     with _cache_folder():
         try:
-            return numba.cfunc(signature, cache=True)(function)
+            return numba.cfunc(signature, cache=True, **options)(function)
         except RuntimeError:
-            return numba.cfunc(signature)(function)
+            return numba.cfunc(signature, **options)(function)
+
+
+class PairedNumbers(Listener):
+    """A listener to ``numba:compile`` that lets LLVM work on numbers side by side in memory as one vector.
+
+    Numba leaves that out unless ``NUMBA_SLP_VECTORIZE`` is set. It is a fifth of a pass over a sparse W, whose kernels
+    alone are compiled so, and nobody else's. Numba compiles on one thread at a time.
+    """
+
+    def __init__(self) -> None:
+        self._depth, self._before = 0, 0
+
+    def on_start(self, event: Any) -> None:
+        """Set it for a kernel and all that it calls."""
+        self._depth += 1
+        if self._depth == 1:
+            self._before = _config.SLP_VECTORIZE
+            function = getattr(event.data["dispatcher"], "py_func", None)
+            if getattr(function, "__module__", "") == f"{__package__}.sparse":
+                _config.SLP_VECTORIZE = 1
+
+    def on_end(self, event: Any) -> None:
+        """Set it as it was."""
+        self._depth -= 1
+        if self._depth == 0:
+            _config.SLP_VECTORIZE = self._before
 
 
 def _cached(function: Any, options: dict[str, Any]) -> Any:

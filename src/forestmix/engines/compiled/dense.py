@@ -13,13 +13,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from forestmix.arrays import Array
 from forestmix.engines.compiled.compiling import njit
-from forestmix.engines.compiled.rows import RowTable, finish_rows
+from forestmix.engines.compiled.rows import Table, finish_rows
 from forestmix.engines.compiled.softplus import WIDTH
-from forestmix.engines.compiled.tiles import ROWS, add, ahead_of, dot, tile
+from forestmix.engines.compiled.tiles import ROWS, add_one, add_three, ahead_of, dot_one, dot_three
 
 #: Bytes of tiles that the second-level cache keeps until they are added up.
 KEPT = 2**17
@@ -32,78 +30,64 @@ CACHED, SHORTEST = 2**22, 512
 
 @njit(cache=True, nogil=True)
 def pass_rows(
-    first: int, last: int, W: Array, table: RowTable, bias: Array, mean: Array, sd: Array, spreads: bool, spread: int,
-    eta: Array, error: Array, kappa: Array, terms: Any, work: Array, parts: Array, totals: Array,
+    first: int, last: int, W: Array, table: Table, factors: Array, spreads: bool, spread: int,
+    found: tuple[Array, Array, Array], terms: Any, work: Array, products: Array, parts: Array, totals: Array,
 ) -> None:  # fmt: skip
-    """Make the pass over rows ``first`` to ``last`` of a row-major W; ``spreads``: whether to multiply with ``sd``."""
-    parts[:] = 0
-    # Terms that are expensive are taken for several tiles at once, which stay in the cache meanwhile.
-    tiles = 1 if terms is None else max(1, min(WIDTH // ROWS, KEPT // (ROWS * W.shape[1] * W.itemsize)))
-    products, variance = np.zeros((3, tiles * ROWS), W.dtype), sd * sd
+    """Make the pass over rows ``first`` to ``last`` of a row-major W.
+
+    ``factors``: mean, sd and variance of the latents, (3, m); ``spreads``: whether to multiply with the last two;
+    ``products``: (3, ``WIDTH``), to work in.
+    """
+    m = W.shape[1]
+    # Several tiles are taken at once and stay in the cache meanwhile, for terms that are taken in vectors.
+    tiles = max(1, min(WIDTH // ROWS, KEPT // (ROWS * m * W.itemsize)))
     soon, later = ahead_of(W, tiles)
     for top in range(first, last, tiles * ROWS):
         stop = min(top + tiles * ROWS, last)
         for i in range(top, stop, ROWS):
-            own = products[:, i - top : i - top + ROWS]
             if spreads:
-                dot(tile(W, i, last), soon, (mean, sd, variance), (own[0], own[1], own[2]))
+                dot_three(W, (i, last, 0, m), soon, factors, products, i - top)
             else:
-                dot(tile(W, i, last), soon, (mean,), (own[0],))
-        finish_rows(top, stop - top, table, bias, products, spread, eta, error, kappa, terms, work, totals)
-        products[:, stop - top :] = 0
+                dot_one(W, (i, last, 0, m), soon, factors, products, i - top)
+        finish_rows(top, stop - top, table, products, 0, spread, found, terms, work, totals)
+        for k in range(stop - top, tiles * ROWS):
+            products[0, k] = products[1, k] = products[2, k] = 0
         for i in range(top, stop if len(parts) else top, ROWS):
-            own = products[:, i - top : i - top + ROWS]
             if len(parts) == 3:
-                add(tile(W, i, last), later, (own[0], own[1], own[2]), (parts[0], parts[1], parts[2]))
+                add_three(W, (i, last, 0, m), later, products, i - top, parts)
             else:
-                add(tile(W, i, last), later, (own[0],), (parts[0],))
+                add_one(W, (i, last, 0, m), later, products, i - top, parts)
 
 
 @njit(cache=True, nogil=True)
 def pass_columns(
-    first: int, last: int, W: Array, table: RowTable, bias: Array, mean: Array, sd: Array, spreads: bool, spread: int,
-    eta: Array, error: Array, kappa: Array, terms: Any, work: Array, parts: Array, totals: Array,
+    first: int, last: int, W: Array, table: Table, factors: Array, spreads: bool, spread: int,
+    found: tuple[Array, Array, Array], terms: Any, work: Array, products: Array, parts: Array, totals: Array,
 ) -> None:  # fmt: skip
-    """Make the pass over the same rows of a column-major matrix, of which W is the row-major transpose."""
-    parts[:] = 0
-    fitting = CACHED // (W.shape[0] * W.itemsize)
+    """Make the pass over the same rows of a column-major matrix, of which W is the row-major transpose.
+
+    ``factors`` and ``parts`` have ``ROWS`` columns more than there are latents; ``products`` is (3, ``BLOCK + ROWS``).
+    """
+    m, ahead = W.shape[0], ROWS * W.shape[1]
+    fitting = CACHED // (m * W.itemsize)
     step = fitting if SHORTEST <= fitting < BLOCK else BLOCK
-    factors = np.zeros((3, W.shape[0] + ROWS), W.dtype)
-    for j in range(W.shape[0]):
-        factors[0, j], factors[1, j], factors[2, j] = mean[j], sd[j], sd[j] * sd[j]
     for top in range(first, last, step):
         stop = min(top + step, last)
-        products = np.zeros((3, stop - top), W.dtype)
-        _project(W[:, top:stop], factors, spreads, products)
+        for k in range(stop - top):
+            products[0, k] = products[1, k] = products[2, k] = 0
+        for j in range(0, m, ROWS):
+            if spreads:
+                add_three(W, (j, m, top, stop), ahead, factors, j, products)
+            else:
+                add_one(W, (j, m, top, stop), ahead, factors, j, products)
         for start in range(top, stop, WIDTH):
             count = min(WIDTH, stop - start)
-            own = products[:, start - top : start - top + count]
-            finish_rows(start, count, table, bias, own, spread, eta, error, kappa, terms, work, totals)
-        _collect(W[:, top:stop], products, parts)
-
-
-@njit(nogil=True)
-def _project(W, factors, spreads, products):  # type: ignore[no-untyped-def]
-    """Add up ``sum_j w_j f_j`` over the rows of W, and for ``spreads`` the other two sums."""
-    ahead = (ROWS * W.strides[0] // W.itemsize,)
-    for j in range(0, W.shape[0], ROWS):
-        own, rows = factors[:, j : j + ROWS], tile(W, j, W.shape[0])
-        if spreads:
-            add(rows, ahead, (own[0], own[1], own[2]), (products[0], products[1], products[2]))
-        else:
-            add(rows, ahead, (own[0],), (products[0],))
-
-
-@njit(nogil=True)
-def _collect(W, products, parts):  # type: ignore[no-untyped-def]
-    """Add the products of the rows of W with what was put in the place of ``products`` to the sums."""
-    out, ahead = np.zeros((3, ROWS), W.dtype), (ROWS * W.strides[0] // W.itemsize,)
-    for j in range(0, W.shape[0] if len(parts) else 0, ROWS):
-        rows = tile(W, j, W.shape[0])
-        if len(parts) == 3:
-            dot(rows, ahead, (products[0], products[1], products[2]), (out[0], out[1], out[2]))
-        else:
-            dot(rows, ahead, (products[0],), (out[0],))
-        for lane in range(min(ROWS, W.shape[0] - j)):
+            finish_rows(start, count, table, products, start - top, spread, found, terms, work, totals)
+        for j in range(0, m if len(parts) else 0, ROWS):
+            if len(parts) == 3:
+                dot_three(W, (j, m, top, stop), ahead, products, products, BLOCK)
+            else:
+                dot_one(W, (j, m, top, stop), ahead, products, products, BLOCK)
             for part in range(len(parts)):
-                parts[part, j + lane] += out[part, lane]
+                for lane in range(ROWS):
+                    parts[part, j + lane] += products[part, BLOCK + lane]

@@ -34,7 +34,7 @@ _MILLS, _MILLS_REST = MILLS[:11:-1], MILLS[11::-1]
 _ONE, _ROOT_HALF, _MANTISSA = 0x3FF0000000000000, 0x3FE6A09E667F3BCD, 52
 
 
-@njit(forceinline=True, nogil=True, fastmath=FUSED)
+@njit(inline="always")
 def _polynomial(coefficients, x, total=0.0):  # type: ignore[no-untyped-def]
     """Go on with Horner's rule from a total, with coefficients from the last to the first."""
     for coefficient in coefficients:
@@ -42,7 +42,7 @@ def _polynomial(coefficients, x, total=0.0):  # type: ignore[no-untyped-def]
     return total
 
 
-@njit(forceinline=True, nogil=True, fastmath=FUSED)
+@njit(inline="always")
 def _halved(x):  # type: ignore[no-untyped-def]
     """Return ``2^k`` and ``exp(r) - 1`` with ``x = k log 2 + r``, ``|r| <= log(2) / 2``, for x within the limits."""
     shifted = x * _PER_LOG_TWO + _ROUNDER
@@ -52,7 +52,7 @@ def _halved(x):  # type: ignore[no-untyped-def]
     return power, r * _polynomial(_EXPONENTIAL, r)
 
 
-@njit(forceinline=True, nogil=True, fastmath=FUSED)
+@njit(inline="always")
 def _ends(x, result, below):  # type: ignore[no-untyped-def]
     """Return the result, or what it is beyond the limits; NaN where x is."""
     result = below if x < LOWEST else result

@@ -18,6 +18,7 @@ from forestmix.engines.compiled import sweeping, threaded
 from forestmix.engines.compiled.passes import has_pass, one_pass
 from forestmix.engines.compiled.products import Products, SparseColumnProducts, StencilProducts
 from forestmix.engines.compiled.rows import RowTable, quadratic_rows, row_table, terms_of_rows
+from forestmix.engines.compiled.softplus import WIDTH
 from forestmix.engines.compiled.sweeping import Factors, Sweep
 from forestmix.engines.protocol import Capability, Moments, RowTerms, Spread, Statistics, SweepStart, Want
 from forestmix.families.expectations import quiet
@@ -32,7 +33,6 @@ _SPREADS = {
     Spread.SQUARED: row_kernels.SQUARED_SPREAD,
 }
 _CURVATURES = Want.CURVATURE | Want.INFORMATION
-_NO_BIAS = 0.0
 
 
 class CompiledEngine:
@@ -53,16 +53,21 @@ class CompiledEngine:
         storage = layer.weights.storage()
         if len(q.mean) > 1 or not isinstance(spread, Spread) or not has_pass(storage):
             return _by_products(layer, _products(layer.weights, storage, len(q.mean)), rows, q, want, spread)
-        curved = bool(want & _CURVATURES)
         found = one_pass(
-            storage, rows.observation(0), _plain(layer, layer.bias), _plain(layer, q.mean[0]), _plain(layer, q.sd[0]),
+            storage, rows, _plain(layer, q.mean[0]), _plain(layer, q.sd[0]),
             spreads=spread is not Spread.NONE or Want.CURVATURE in want, spread=_SPREADS[spread],
-            sums=3 if curved else int(Want.GRADIENT in want),
+            sums=3 if Want.INFORMATION in want else 2 if Want.CURVATURE in want else int(Want.GRADIENT in want),
         )  # fmt: skip
         sums = dict(zip(("gradient", "curvature_sd", "information"), found.sums[:, np.newaxis], strict=False))
         totals = {"value": found.totals[:1], "magnitude": found.totals[1:]}
         terms = RowTerms(*(term[np.newaxis] for term in found[2:]))
         return _chosen(want, {**totals, **sums}), terms
+
+    @quiet
+    def row_terms(self, rows: RowTable, image: Array, spread: Array) -> tuple[Array, Array, RowTerms]:
+        """Return the bound and the size of its terms, (N,) each, and the terms of rows; ``image`` is ``W mean``."""
+        totals, terms = _row_terms(rows, image.copy(), spread)
+        return totals[:, 0], totals[:, 1], terms
 
     @quiet
     def curvatures(self, layer: Layer, kappa: Array, sd: Array, want: Want) -> tuple[Any, Any]:
@@ -77,11 +82,13 @@ class CompiledEngine:
         # A pass over quadratic rows with these factors; at a mean of 0 they have no gradient.
         width = _plain(layer, sd[0])
         found = one_pass(
-            storage, quadratic_rows(kappa[0]), _plain(layer, _NO_BIAS), np.zeros_like(width), width,
-            spreads=Want.CURVATURE in want, spread=row_kernels.NO_SPREAD, sums=3,
+            storage, quadratic_rows(kappa[0]), np.zeros_like(width), width,
+            spreads=Want.CURVATURE in want, spread=row_kernels.NO_SPREAD, sums=3 if Want.INFORMATION in want else 2,
         )  # fmt: skip
-        curvature_sd, information = found.sums[1:3, np.newaxis]
-        return curvature_sd if Want.CURVATURE in want else None, information if Want.INFORMATION in want else None
+        return (
+            found.sums[1:2] if Want.CURVATURE in want else None,
+            found.sums[2:3] if Want.INFORMATION in want else None,
+        )
 
     @quiet
     def normal_product(self, layer: Layer, kappa: Array, p: Array) -> tuple[Array, Array]:
@@ -94,7 +101,7 @@ class CompiledEngine:
         if len(p) == 1 and has_pass(storage):
             direction = _plain(layer, p[0])
             found = one_pass(
-                storage, quadratic_rows(kappa[0]), _plain(layer, _NO_BIAS), direction, direction,
+                storage, quadratic_rows(kappa[0]), direction, direction,
                 spreads=False, spread=row_kernels.NO_SPREAD, sums=1,
             )  # fmt: skip
             return -found.sums[:1], -2 * found.totals[:1]
@@ -127,11 +134,9 @@ def _by_products(
     """Return statistics and terms from products before the rows and products after them."""
     absolute = Want.CURVATURE in want or spread is Spread.ABSOLUTE
     variance = q.sd * q.sd if spread is Spread.SQUARED else None
-    eta, s, v = products.project(q.mean, q.sd if absolute else None, variance)
-    eta = eta + layer.bias
+    image, s, v = products.project(q.mean, q.sd if absolute else None, variance)
     known = {Spread.NONE: np.zeros((1, 1)), Spread.ABSOLUTE: s, Spread.SQUARED: None if v is None else np.sqrt(v)}
-    given = known[spread] if isinstance(spread, Spread) else spread
-    totals, terms = _row_terms(layer, rows, eta, given)
+    totals, terms = _row_terms(rows, image, known[spread] if isinstance(spread, Spread) else spread)
     sums = {"value": totals[:, 0], "magnitude": totals[:, 1]}
     if Want.GRADIENT in want:
         sums["gradient"] = products.collect(terms.error, None, None)[0]
@@ -145,18 +150,19 @@ def _curvatures(products: Products, kappa: Array, s: Array | None, want: Want) -
     return products.collect(None, weighted, kappa if Want.INFORMATION in want else None)[1:]
 
 
-def _row_terms(layer: Layer, rows: RowTable, eta: Array, spread: Array) -> tuple[Array, RowTerms]:
-    """Return value and magnitude of each observation, (N, 2), and the terms of the rows."""
-    count, n = eta.shape
+def _row_terms(rows: RowTable, image: Array, spread: Array) -> tuple[Array, RowTerms]:
+    """Return value and magnitude of each observation, (N, 2), and the terms of the rows; ``image`` is ``W mean``."""
+    count, n = image.shape
+    eta = np.require(image, requirements=["C", "W"])
     error, kappa, totals = np.empty_like(eta), np.empty_like(eta), np.zeros((count, 2))
-    bias, spread = _plain(layer, layer.bias), np.require(spread, np.float64, ["C", "W"])
+    spread = np.require(spread, np.float64, ["C", "W"])
     number = threaded.threads(threaded.ENTRIES_OF_ROW * n)
-    cuts, parts = threaded.even_cuts(n, number), np.zeros((number, 2))
     for k in range(count):
-        own = rows.observation(k), bias, eta[k], spread[k if len(spread) > 1 else 0], error[k], kappa[k]
+        parts, found = np.zeros((number, 2)), (eta[k], error[k], kappa[k])
+        own = rows.observation(k), spread[k if len(spread) > 1 else 0], found, rows.terms
         threaded.run_all([
-            partial(terms_of_rows, *cut, *own, row_kernels.any_terms(), row_kernels.new_workspace(), part)
-            for cut, part in zip(pairwise(cuts), parts, strict=True)
+            partial(terms_of_rows, *cut, *own, row_kernels.new_workspace(), np.zeros((3, WIDTH), eta.dtype), part)
+            for cut, part in zip(pairwise(threaded.even_cuts(n, number)), parts, strict=True)
         ])  # fmt: skip
         totals[k] = parts.sum(axis=0)
     return totals, RowTerms(eta, error, kappa[:1] if rows.shares_curvature else kappa)

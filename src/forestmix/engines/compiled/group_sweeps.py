@@ -18,7 +18,7 @@ import numpy as np
 from forestmix.arrays import Array
 from forestmix.engines.compiled.columns import Columns, column, is_dense, keep_together, new_panel
 from forestmix.engines.compiled.compiling import njit
-from forestmix.engines.compiled.rows import RowTable
+from forestmix.engines.compiled.rows import Table
 from forestmix.engines.compiled.sweeps import (
     ERROR,
     ETA,
@@ -37,6 +37,8 @@ from forestmix.engines.compiled.sweeps import (
 ABSOLUTE, BEFORE, AFTER, SHIFT = range(4)
 #: What is kept of a member: the change of its mean, its new precision, and its new mean and sd.
 CHANGE, PRECISION, MEAN, SD = range(4)
+#: Who else changes the state of a sweep over blocks.
+ALONE, PRIVATE, SHARED = range(3)
 
 
 class Group(NamedTuple):
@@ -48,7 +50,7 @@ class Group(NamedTuple):
     steps: Array
 
 
-@njit(nogil=True)
+@njit(inline="always")
 def _new_group(n, largest):  # type: ignore[no-untyped-def]
     return Group(np.full(n, -1), np.empty(n, np.uint32), np.empty((4, n)), np.empty((4, largest)))
 
@@ -73,7 +75,7 @@ def _collect(columns, members, low, high, panel, group, sd, by_sum):  # type: ig
     return count
 
 
-@njit(nogil=True, error_model="numpy")
+@njit(inline="always")
 def _prepare(columns, members, low, high, panel, group, state, mean, sd, prior, by_sum, surrogate):  # type: ignore[no-untyped-def]
     """Write the whole step of every member, and the precision that it leads to (Theorem 2 with ``surrogate``)."""
     for position in range(low, high):
@@ -91,7 +93,7 @@ def _prepare(columns, members, low, high, panel, group, state, mean, sd, prior, 
         group.steps[PRECISION, k] = prior[1][j] + (curvature if by_sum else exact)
 
 
-@njit(nogil=True, error_model="numpy")
+@njit(inline="always")
 def _advance(columns, members, low, high, panel, group, count, share, mean, sd, prior, by_sum):  # type: ignore[no-untyped-def]
     """Take part of the step: the members' new factors and the rows' sums; return the rise of the prior's terms."""
     gain, sums, steps = 0.0, group.sums, group.steps
@@ -113,7 +115,7 @@ def _advance(columns, members, low, high, panel, group, count, share, mean, sd, 
     return gain
 
 
-@njit(nogil=True)
+@njit(inline="always")
 def _update_group(  # type: ignore[no-untyped-def]
     table, columns, members, low, high, panel, group, state, trial, mean, sd, prior, unit, options, terms, work
 ):  # fmt: skip
@@ -146,9 +148,9 @@ def _update_group(  # type: ignore[no-untyped-def]
         group.place[rows[p]] = -1
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def sweep_groups(
-    table: RowTable, columns: Columns, starts: Array, members: Array, state: Array, mean: Array, sd: Array,
+    table: Table, columns: Columns, starts: Array, members: Array, state: Array, mean: Array, sd: Array,
     prior: tuple[Array, Array], unit: float, options: tuple[bool, bool, bool], terms: Any, work: Array,
 ) -> None:  # fmt: skip
     """Update the groups one after another, the members of each at once; ``state``, ``mean`` and ``sd`` in place.
@@ -167,35 +169,29 @@ def sweep_groups(
                 group.place[group.rows[p]] = -1
         evaluate(table, np.arange(n), n, state, terms, work)
     for g in range(starts.shape[0] - 1):
-        low, high = starts[g], starts[g + 1]
-        if high == low + 1:
-            rows, values = column(columns, members, low, panel)
-            update_one(
-                table, columns, members[low], rows, values, state, trial, mean, sd, prior, unit, options[2], terms, work
-            )  # fmt: skip
-        else:
-            _update_group(
-                table, columns, members, low, high, panel, group, state, trial, mean, sd, prior, unit, options, terms,
-                work,
-            )  # fmt: skip
+        _update_group(
+            table, columns, members, starts[g], starts[g + 1], panel, group, state, trial, mean, sd, prior, unit,
+            options, terms, work,
+        )  # fmt: skip
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def sweep_blocks(
-    table: RowTable, columns: Columns, starts: Array, members: Array, which: Array, private: bool, state: Array,
+    table: Table, columns: Columns, starts: Array, members: Array, which: Array, sharing: int, state: Array,
     mean: Array, sd: Array, prior: tuple[Array, Array], unit: float, terms: Any, work: Array,
 ) -> None:  # fmt: skip
     """Sweep the blocks in ``which``, one latent of a block after another; threads take different blocks.
 
-    With ``private`` each block sees the others as they were at the start. Without it all threads read and write the one
-    state with no lock: whatever they find there they use, and an update may be lost.
+    ``sharing``: ``ALONE``, one thread has the state to itself; ``PRIVATE``, each block sees the others as they were at
+    the start; ``SHARED``, all threads read and write the one state with no lock: whatever they find there they use, and
+    an update may be lost.
     """
     panel, trial = new_panel(columns), np.empty_like(state)
-    own = state.copy() if private else state
+    own = state.copy() if sharing == PRIVATE else state
     for b in which:
         for position in range(starts[b], starts[b + 1]):
             rows, values = column(columns, members, position, panel)
-            if terms is not None and not private:
+            if terms is not None and sharing == SHARED:
                 for part in range(5):
                     for p in range(rows.shape[0]):
                         trial[part, p] = own[part, rows[p]]
@@ -204,7 +200,7 @@ def sweep_blocks(
             update_one(
                 table, columns, members[position], rows, values, own, trial, mean, sd, prior, unit, True, terms, work
             )  # fmt: skip
-        if private:
+        if sharing == PRIVATE:
             for position in range(starts[b], starts[b + 1]):
                 rows, values = column(columns, members, position, panel)
                 for part in range(5):
@@ -213,7 +209,7 @@ def sweep_blocks(
 
 
 @njit(cache=True, nogil=True)
-def start_state(table: RowTable, state: Array, terms: Any, work: Array) -> None:
+def start_state(table: Table, state: Array, terms: Any, work: Array) -> None:
     """Write the terms of all rows into a state that has eta and its squared spread."""
     evaluate(table, np.arange(state.shape[1]), state.shape[1], state, terms, work)
 
@@ -249,9 +245,9 @@ def _best(slope, precision, sd):  # type: ignore[no-untyped-def]
     return best
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def sweep_greedy(
-    table: RowTable, columns: Columns, by_rows: Columns, steps: int, slope: Array, precision: Array, state: Array,
+    table: Table, columns: Columns, by_rows: Columns, steps: int, slope: Array, precision: Array, state: Array,
     mean: Array, sd: Array, prior: tuple[Array, Array], unit: float, terms: Any, work: Array,
 ) -> None:  # fmt: skip
     """Update ``steps`` times the latent whose exact update raises the ELBO most (Gauss-Southwell).
@@ -263,7 +259,7 @@ def sweep_greedy(
     for _ in range(steps):
         j = _best(slope, precision, sd)
         chosen[0], panel.held[1] = j, 0
-        rows, values = column(columns, chosen, 0, panel)
+        rows, values = column(columns, chosen, np.int64(0), panel)  # a plain 0 would have code of its own
         for p in range(rows.shape[0]):
             changes[0, p], changes[1, p] = -state[ERROR, rows[p]], -state[KAPPA, rows[p]]
         before = mean[j]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -12,8 +11,12 @@ import numpy as np
 from forestmix.arrays import Array
 from forestmix.engines.compiled import threaded
 from forestmix.engines.compiled.products import entry_cuts
-from forestmix.engines.compiled.rows import RowTable, new_workspace, terms_for
+from forestmix.engines.compiled.rows import RowTable, new_workspace
+from forestmix.engines.compiled.softplus import WIDTH
 from forestmix.weights.storage import DenseStorage, SparseStorage
+
+#: A kernel, its factors, the shape of its sums, the width of its products, and where to cut the rows for threads.
+Prepared = tuple[Any, Array, tuple[int, int], int, list[int]]
 
 
 class Found(NamedTuple):
@@ -33,52 +36,59 @@ def has_pass(storage: Any) -> bool:
     return isinstance(storage, SparseStorage) and not storage.transposed
 
 
-def one_pass(
-    storage: Any, table: RowTable, bias: Array, mean: Array, sd: Array,
-    *, spreads: bool, spread: int, sums: int,
-) -> Found:  # fmt: skip
-    """Make a pass for one observation; how many ``sums`` over rows: none, the gradient's, or all three.
+def one_pass(storage: Any, table: RowTable, mean: Array, sd: Array, *, spreads: bool, spread: int, sums: int) -> Found:
+    """Make a pass for one observation; how many ``sums`` over rows: none, the gradient's, that and D's, or all three.
 
     ``spreads``: whether to multiply with ``sd``; ``spread``: which of the two enters the rows (``compiled.rows``).
     """
-    dtype, m, compute = mean.dtype, len(mean), terms_for(table)
-    heavy = 0 if compute is None else threaded.ENTRIES_OF_ROW
-    dense = isinstance(storage, DenseStorage)
-    if isinstance(storage, DenseStorage):
-        n = storage.array.shape[1 if storage.transposed else 0]
-        cuts = threaded.even_cuts(n, threaded.threads(storage.array.size + heavy * n))
-        kernel, shape = _dense_kernel(storage, mean, sd), (sums, m)
-    else:
-        n = len(storage.indptr) - 1
-        cuts = entry_cuts(storage.indptr, threaded.threads(len(storage.data) + heavy * n))
-        kernel, shape = _sparse_kernel(storage, mean, sd), (m if sums else 0, 4 if sums == 3 else 1)
-    terms = tuple(np.empty(n, dtype) for _ in range(3))
-    parts, totals = np.empty((len(cuts) - 1, *shape), dtype), np.zeros((len(cuts) - 1, 2))
+    dtype, terms, numbers = mean.dtype, table.terms, table.observation(0)
+    kernel, factors, shape, width, cuts = (_dense if isinstance(storage, DenseStorage) else _sparse)(
+        storage, mean, sd, sums, 0 if table.curvature_is_constant else threaded.ENTRIES_OF_ROW
+    )
+    found = tuple(np.empty(cuts[-1], dtype) for _ in range(3))
+    parts, totals = np.zeros((len(cuts) - 1, *shape), dtype), np.zeros((len(cuts) - 1, 2))
+    given = (*storage[:-1], numbers, factors, spreads, spread, found, terms)
     threaded.run_all([
-        partial(kernel, *cut, table, bias, spreads, spread, *terms, compute, new_workspace(), own, total)
-        for cut, own, total in zip(pairwise(cuts), parts, totals, strict=True)
+        partial(kernel, *cut, *given, new_workspace(), np.zeros((3, width), dtype), *own)
+        for cut, *own in zip(pairwise(cuts), parts, totals, strict=True)
     ])  # fmt: skip
-    added = parts[0] if len(parts) == 1 else parts.sum(axis=0)
-    return Found(totals.sum(axis=0), added if dense else added.T, *terms)
+    return Found(totals.sum(axis=0), _added(storage, parts, len(mean)), *found)
 
 
-def _dense_kernel(storage: DenseStorage, mean: Array, sd: Array) -> Callable[..., None]:
+def _dense(storage: DenseStorage, mean: Array, sd: Array, sums: int, heavy: int) -> Prepared:
+    """Return what a pass over a dense W needs; a row takes as long as ``heavy`` entries."""
     from forestmix.engines.compiled import dense
 
-    kernel = dense.pass_columns if storage.transposed else dense.pass_rows
+    n, m = storage.array.shape[::-1] if storage.transposed else storage.array.shape
+    # By columns the last tile is whole, with latents that are not there.
+    width = m + dense.ROWS if storage.transposed else m
+    factors = np.zeros((3, width), mean.dtype)
+    factors[0, :m], factors[1, :m], factors[2, :m] = mean, sd, sd * sd
+    cuts = threaded.even_cuts(n, threaded.threads(storage.array.size + heavy * n))
+    shape = (3 if sums > 1 else sums, width)
+    if storage.transposed:
+        return dense.pass_columns, factors, shape, dense.BLOCK + dense.ROWS, cuts
+    return dense.pass_rows, factors, shape, WIDTH, cuts
 
-    def run(first: int, last: int, table: RowTable, bias: Array, *rest: Any) -> None:
-        kernel(first, last, storage.array, table, bias, mean, sd, *rest)
 
-    return run
-
-
-def _sparse_kernel(storage: SparseStorage, mean: Array, sd: Array) -> Callable[..., None]:
+def _sparse(storage: SparseStorage, mean: Array, sd: Array, sums: int, heavy: int) -> Prepared:
+    """Return what a pass over a sparse W by rows needs."""
     from forestmix.engines.compiled import sparse
 
-    factors = np.stack([mean, sd], axis=1)
+    n = len(storage.indptr) - 1
+    cuts = entry_cuts(storage.indptr, threaded.threads(len(storage.data) + heavy * n))
+    return sparse.pass_rows, np.stack([mean, sd], axis=1), (len(mean), sums), WIDTH, cuts
 
-    def run(first: int, last: int, table: RowTable, bias: Array, *rest: Any) -> None:
-        sparse.pass_rows(first, last, *storage[:3], table, bias, factors, *rest)
 
-    return run
+def _added(storage: Any, parts: Array, m: int) -> Array:
+    """Return the sums of all threads, one line of m latents for each sum."""
+    if isinstance(storage, DenseStorage):
+        return parts.sum(axis=0)[:, :m]
+    added = np.empty(parts.shape[:0:-1], parts.dtype)
+
+    def add_up(first: int, last: int) -> None:
+        for k, own in enumerate(added):
+            np.add.reduce(parts[:, first:last, k], axis=0, out=own[first:last])
+
+    threaded.run_all([partial(add_up, *cut) for cut in pairwise(threaded.even_cuts(m, len(parts)))])
+    return added

@@ -106,7 +106,7 @@ class SparseColumnProducts(Products):
         factors[:, 0] = 0 if mean is None else mean[0]
         if sd is not None or variance is not None:
             factors[:, 1] = sd[0] if sd is not None else np.sqrt(variance[0])  # type: ignore[index]
-        wide = sparse.STRIDE if sd is not None or variance is not None else 1
+        wide = 3 if sd is not None or variance is not None else 1
         calls, parts = self._calls(sparse.project_columns, factors, (n, wide))
         threaded.run_all(calls)
         sums = parts.sum(axis=0) if len(parts) > 1 else parts[0]
@@ -131,7 +131,7 @@ class SparseColumnProducts(Products):
     ) -> tuple[list[Callable[[], object]], Array]:
         """Return calls for ranges of columns with about as many entries each, which write to parts of this shape."""
         cuts = entry_cuts(self.arrays[0], threaded.threads(len(self.arrays[2])))
-        parts = np.empty((len(cuts) - 1, *shape), self.weights.dtype)
+        parts = np.zeros((len(cuts) - 1, *shape), self.weights.dtype)
         return [
             partial(kernel, *cut, *self.arrays, factors, own if shared is None else shared)
             for cut, own in zip(pairwise(cuts), parts, strict=True)

@@ -33,9 +33,9 @@ from forestmix.engines.compiled.softplus import (
     WIDTH,
     lower_softplus,
 )
-from forestmix.engines.primitives import terms_of
 from forestmix.errors import ArgumentError
 from forestmix.families.primitive import Kind
+from forestmix.families.row_terms import formulas_of
 from forestmix.model import Layer, Observations
 
 QUADRATIC, EXPONENTIAL, SOFTPLUS = Kind.QUADRATIC.value, Kind.EXPONENTIAL.value, Kind.SOFTPLUS.value
@@ -43,41 +43,49 @@ QUADRATIC, EXPONENTIAL, SOFTPLUS = Kind.QUADRATIC.value, Kind.EXPONENTIAL.value,
 MISSING = 0
 #: The spread that enters the terms: none, ``sum_j |w_ij| sigma_j``, or the root of ``sum_j w_ij^2 sigma_j^2``.
 NO_SPREAD, ABSOLUTE_SPREAD, SQUARED_SPREAD = 0, 1, 2
-#: After what ``compiled.softplus`` keeps of a row, its numbers.
-_KIND, _FACTOR, _SIGN, _TARGET, _BEST = range(SIZE, SIZE + 5 * WIDTH, WIDTH)
+#: After what ``compiled.softplus`` keeps of a row, its numbers, in the order of ``NUMBERS``.
+NUMBERS = ("kind", "factor", "shift", "sign", "target", "best", "bias")
+KIND, FACTOR, SHIFT, SIGN, TARGET, BEST, BIAS = range(len(NUMBERS))
+_KIND, _FACTOR, _SHIFT, _SIGN, _TARGET, _BEST, _BIAS = range(SIZE, SIZE + len(NUMBERS) * WIDTH, WIDTH)
+
+
+#: The numbers of one observation, (n or 1) each.
+Table = tuple[Array, ...]
 
 
 class RowTable(NamedTuple):
     """The rows of a layer with their data.
 
-    Each is (N or 1, n or 1), of one row or one column where that serves all. A kernel gets those of one observation,
-    (n or 1).
+    ``numbers``: those of ``NUMBERS``, (N or 1, n or 1) each, of one row or one column where that serves all, in
+    float64, so that kernels can go over them in a loop; ``kinds``: all that are among them, but for ``MISSING``.
     """
 
-    kind: Array
-    factor: Array
-    shift: Array
-    sign: Array
-    target: Array
-    best: Array
+    numbers: tuple[Array, ...]
+    kinds: frozenset[int]
 
     def take(self, keep: Array) -> RowTable:
         """Return the rows of the chosen observations."""
-        return RowTable(*(part if len(part) == 1 else np.ascontiguousarray(part[keep]) for part in self))
+        chosen = (part if len(part) == 1 else np.ascontiguousarray(part[keep]) for part in self.numbers)
+        return RowTable(tuple(chosen), self.kinds)
 
     @property
     def curvature_is_constant(self) -> bool:
         """Whether no ``kappa`` depends on q."""
-        return bool((self.kind <= QUADRATIC).all())
+        return self.kinds <= {QUADRATIC}
 
     @property
     def shares_curvature(self) -> bool:
         """Whether all observations have the same ``kappa``."""
-        return len(self.kind) == len(self.factor) == 1 and self.curvature_is_constant
+        return len(self.numbers[KIND]) == len(self.numbers[FACTOR]) == 1 and self.curvature_is_constant
 
-    def observation(self, k: int) -> RowTable:
-        """Return the rows of one observation, (n or 1) each."""
-        return RowTable(*(part[k if len(part) > 1 else 0] for part in self))
+    @property
+    def terms(self) -> Any:
+        """The function for the terms of these rows, as kernels take it; all are of the same type."""
+        return terms_for(next(iter(self.kinds), QUADRATIC) if len(self.kinds) < 2 else None)
+
+    def observation(self, k: int) -> Table:
+        """Return the numbers of one observation, (n or 1) each."""
+        return tuple(part[k if len(part) > 1 else 0] for part in self.numbers)
 
 
 def row_table(layer: Layer, observations: Observations) -> RowTable:
@@ -85,35 +93,35 @@ def row_table(layer: Layer, observations: Observations) -> RowTable:
     given = layer.family.primitive(observations.x)
     if given is None:
         raise ArgumentError(f"family must have rows that engines know, such as Poisson(); got {layer.family!r}.")
-    for kind in np.unique(given.kind).tolist():
-        terms_of(kind)  # raises for one that is not known
+    kinds = frozenset(np.unique(given.kind).tolist())
+    for kind in kinds:
+        formulas_of(kind)  # raises for one that is not known
     kind = given.kind
     if observations.observed is not None:
         kind = np.where(observations.observed, kind, np.int8(MISSING))
     # Writeable, or Numba would compile the kernels anew for arrays that are not.
-    return RowTable(*(np.require(np.atleast_2d(part), requirements=["C", "W"]) for part in (kind, *given[1:])))
+    numbers = (np.require(np.atleast_2d(part), np.float64, ["C", "W"]) for part in (kind, *given[1:], layer.bias))
+    return RowTable(tuple(numbers), kinds)
 
 
 def quadratic_rows(factor: Array) -> RowTable:
     """Return the rows ``-factor_i eta_i^2 / 2`` of one observation: ``e = -factor eta``, ``kappa = factor``."""
-    zero, one = np.zeros(1), np.ones(1)
-    return RowTable(np.array([QUADRATIC], np.int8), np.require(factor, np.float64, ["C", "W"]), zero, one, zero, zero)
+    fixed = {"kind": QUADRATIC, "factor": factor, "sign": 1.0}
+    parts = (np.asarray(fixed.get(name, 0.0), np.float64) for name in NUMBERS)
+    numbers = (np.require(np.atleast_2d(part), requirements=["C", "W"]) for part in parts)
+    return RowTable(tuple(numbers), frozenset({QUADRATIC}))
 
 
 def new_workspace() -> Array:
     """Return a workspace for ``WIDTH`` rows."""
-    return np.zeros(SIZE + 5 * WIDTH)
-
-
-def terms_for(table: RowTable) -> Any:
-    """Return ``fill_terms`` for kernels; ``None`` where all rows are quadratic and none is missing."""
-    return None if table.kind.size == 1 and table.kind.item() == QUADRATIC else any_terms()
+    return np.zeros(SIZE + len(NUMBERS) * WIDTH)
 
 
 @cache
-def any_terms() -> Any:
-    """Return ``fill_terms`` for kernels."""
-    return pointer(types.void(types.intp, types.float64[::1]), fill_terms)
+def terms_for(kind: int | None) -> Any:
+    """Return the function for the terms of rows of one kind, or of any, for kernels."""
+    own = {QUADRATIC: quadratic_terms, EXPONENTIAL: exponential_terms, SOFTPLUS: softplus_terms, None: mixed_terms}
+    return pointer(types.void(types.intp, types.float64[::1]), own[kind], fastmath=FUSED, error_model="numpy")
 
 
 @njit(forceinline=True, nogil=True)
@@ -122,45 +130,62 @@ def of_row(numbers, i):  # type: ignore[no-untyped-def]
     return numbers[i if numbers.size > 1 else 0]
 
 
-@njit(forceinline=True, nogil=True)
+@njit(nogil=True)
 def put_row(table, i, lane, eta, spread, work):  # type: ignore[no-untyped-def]
     """Put row i into a lane of the workspace."""
-    shift, sign = of_row(table.shift, i), of_row(table.sign, i)
-    work[MEAN + lane], work[SPREAD + lane] = sign * (eta - shift), spread
-    work[_KIND + lane], work[_FACTOR + lane], work[_SIGN + lane] = of_row(table.kind, i), of_row(table.factor, i), sign
-    work[_TARGET + lane], work[_BEST + lane] = of_row(table.target, i), of_row(table.best, i)
+    place = SIZE + lane
+    for numbers in table:
+        work[place] = of_row(numbers, i)
+        place += WIDTH
+    work[MEAN + lane], work[SPREAD + lane] = work[_SIGN + lane] * (eta - work[_SHIFT + lane]), spread
 
 
-def fill_terms(count, work):  # type: ignore[no-untyped-def]
-    """Write log-likelihood, ``e`` and ``kappa`` of ``count`` rows where VALUE, ERROR and KAPPA are."""
-    softplus, exponentials = 0, 0
+def quadratic_terms(count, work):  # type: ignore[no-untyped-def]
+    """Write log-likelihood, ``e`` and ``kappa`` of ``count`` quadratic rows where VALUE, ERROR and KAPPA are."""
     for i in range(count):
-        softplus += work[_KIND + i] == SOFTPLUS
-        exponentials += work[_KIND + i] == EXPONENTIAL
-    if softplus:
-        lower_softplus(count, work)
-        for i in range(count):
-            if work[_KIND + i] == SOFTPLUS:
-                _softplus(i, work)
-    if exponentials == count:
-        for i in range(count):
-            _exponential(i, work)
-    else:
-        for i in range(count):
-            if work[_KIND + i] == EXPONENTIAL:
-                _exponential(i, work)
-            elif work[_KIND + i] == QUADRATIC:
-                _quadratic(i, work)
+        _quadratic(i, work)
     _scale(count, work)
 
 
-@njit(forceinline=True, nogil=True)
+def exponential_terms(count, work):  # type: ignore[no-untyped-def]
+    """Write those of exponential rows."""
+    for i in range(count):
+        _exponential(i, work)
+    _scale(count, work)
+
+
+def softplus_terms(count, work):  # type: ignore[no-untyped-def]
+    """Write those of softplus rows."""
+    lower_softplus(count, work)
+    for i in range(count):
+        _softplus(i, work)
+    _scale(count, work)
+
+
+def mixed_terms(count, work):  # type: ignore[no-untyped-def]
+    """Write those of rows of any kind."""
+    softplus = 0
+    for i in range(count):
+        softplus += work[_KIND + i] == SOFTPLUS
+    if softplus:
+        lower_softplus(count, work)
+    for i in range(count):
+        if work[_KIND + i] == SOFTPLUS:
+            _softplus(i, work)
+        elif work[_KIND + i] == EXPONENTIAL:
+            _exponential(i, work)
+        else:
+            _quadratic(i, work)
+    _scale(count, work)
+
+
+@njit(inline="always")
 def _quadratic(i, work):  # type: ignore[no-untyped-def]
     residual, r = work[_TARGET + i] - work[MEAN + i], work[SPREAD + i]
     work[VALUE + i], work[ERROR + i], work[KAPPA + i] = 0.5 * (residual * residual + r * r), residual, 1.0
 
 
-@njit(forceinline=True, nogil=True, fastmath=FUSED)
+@njit(inline="always")
 def _exponential(i, work):  # type: ignore[no-untyped-def]
     """Write the terms relative to the target: with ``d = m + r^2 / 2 - log(target)``, that is what keeps digits."""
     target, growth = work[_TARGET + i], 0.5 * work[SPREAD + i] * work[SPREAD + i]
@@ -175,7 +200,7 @@ def _exponential(i, work):  # type: ignore[no-untyped-def]
     work[KAPPA + i] = rate
 
 
-@njit(forceinline=True, nogil=True)
+@njit(inline="always")
 def _softplus(i, work):  # type: ignore[no-untyped-def]
     """Turn the expectations at ``-|m|`` into the terms at m; of targets 0 and 1 the divergence is A itself."""
     m, target, slope = work[MEAN + i], work[_TARGET + i], work[SLOPE + i]
@@ -210,7 +235,7 @@ def _part(f, p, log_p):  # type: ignore[no-untyped-def]
     return f * (math.log(f) - log_p) + (p - f)
 
 
-@njit(nogil=True)
+@njit(inline="always")
 def _scale(count, work):  # type: ignore[no-untyped-def]
     """Turn losses into log-likelihoods, with factor and sign; nothing is left of missing rows."""
     for i in range(count):
@@ -220,65 +245,57 @@ def _scale(count, work):  # type: ignore[no-untyped-def]
         work[KAPPA + i] = factor * work[KAPPA + i] if there else 0.0
 
 
-@njit(nogil=True)
-def finish_rows(start, count, table, bias, products, spread, eta, error, kappa, terms, work, totals):  # type: ignore[no-untyped-def]
+@njit(inline="always")
+def finish_rows(start, count, table, products, at, spread, found, terms, work, totals):  # type: ignore[no-untyped-def]
     """Turn the products of ``count`` rows from ``start`` on, at most ``WIDTH``, into their terms.
 
-    ``products`` has a column for each row: ``w . mean``, ``|w| . sd`` and ``w^2 . sd^2``, of the last two what
-    ``spread`` needs. Writes ``eta``, ``error`` and ``kappa``; puts ``e``, ``s kappa`` and ``kappa`` in the place of the
-    products; adds up the log-likelihoods, and the size of what rounding acts on. ``terms`` is ``None`` where all rows
-    are quadratic, and Numba then compiles no other ones.
+    ``products`` has a column for each row, from ``at`` on: ``w . mean``, ``|w| . sd`` and ``w^2 . sd^2``, of the last
+    two what ``spread`` needs. Writes ``eta``, ``error`` and ``kappa`` into the three arrays ``found``; puts ``e``,
+    ``s kappa`` and ``kappa`` in the place of the products; adds up the log-likelihoods, and the size of what rounding
+    acts on.
     """
+    eta, error, kappa = found
+    place = SIZE
+    for numbers in table:
+        if numbers.size > 1:
+            for k in range(count):
+                work[place + k] = numbers[np.uint64(start + k)]
+        else:
+            for k in range(count):
+                work[place + k] = numbers[0]
+        place += WIDTH
+    for k in range(count):
+        i, r = np.uint64(start + k), 0.0
+        eta[i] = products[0, at + k] + work[_BIAS + k]
+        if spread == ABSOLUTE_SPREAD:
+            r = float(products[1, at + k])
+        elif spread == SQUARED_SPREAD:
+            r = math.sqrt(products[2, at + k])
+        work[MEAN + k], work[SPREAD + k] = work[_SIGN + k] * (eta[i] - work[_SHIFT + k]), r
+    terms(count, work)
     value, size = 0.0, 0.0
     for k in range(count):
-        i, r = start + k, 0.0
-        b = of_row(bias, i)
-        eta[i] = products[0, k] + b
-        if spread == ABSOLUTE_SPREAD:
-            r = float(products[1, k])
-        elif spread == SQUARED_SPREAD:
-            r = math.sqrt(products[2, k])
-        if terms is None:
-            factor, sign = of_row(table.factor, i), of_row(table.sign, i)
-            residual = of_row(table.target, i) - sign * (eta[i] - of_row(table.shift, i))
-            own = of_row(table.best, i) - 0.5 * factor * (residual * residual + r * r)
-            error[i], kappa[i] = sign * factor * residual, factor
-            value += own
-            size += abs(own) + abs(error[i]) * (abs(eta[i]) + abs(b))
-        else:
-            put_row(table, i, k, eta[i], r, work)
-    if terms is not None:
-        terms(count, work)
-        for k in range(count):
-            i, own = start + k, work[VALUE + k]
-            error[i], kappa[i] = work[ERROR + k], work[KAPPA + k]
-            value += own
-            size += abs(own) + abs(work[ERROR + k]) * (abs(eta[i]) + abs(of_row(bias, i)))
-    for k in range(count):
-        i = start + k
-        products[0, k], products[1, k], products[2, k] = error[i], products[1, k] * kappa[i], kappa[i]
+        i, own, e = np.uint64(start + k), work[VALUE + k], work[ERROR + k]
+        error[i], kappa[i] = e, work[KAPPA + k]
+        value += own
+        size += abs(own) + abs(e) * (abs(eta[i]) + abs(work[_BIAS + k]))
+        products[0, at + k], products[1, at + k] = error[i], products[1, at + k] * kappa[i]
+        products[2, at + k] = kappa[i]
     totals[0] += value
     totals[1] += size
 
 
 @njit(cache=True, nogil=True)
 def terms_of_rows(
-    first: int, last: int, table: RowTable, bias: Array, eta: Array, spread: Array,
-    error: Array, kappa: Array, terms: Any, work: Array, totals: Array,
+    first: int, last: int, table: Table, spread: Array, found: tuple[Array, Array, Array],
+    terms: Any, work: Array, products: Array, totals: Array,
 ) -> None:  # fmt: skip
-    """Write ``e`` and ``kappa`` of a range of rows of one observation, and add up as ``finish_rows`` does.
+    """Write the terms of a range of rows of one observation, and add up as ``finish_rows`` does.
 
-    ``eta`` has their means, and ``spread``, (n or 1), their spreads.
+    The first of ``found`` has their means without the bias, and ``spread``, (n or 1), has their spreads.
     """
-    value, size = 0.0, 0.0
     for start in range(first, last, WIDTH):
         count = min(WIDTH, last - start)
         for k in range(count):
-            put_row(table, start + k, k, eta[start + k], of_row(spread, start + k), work)
-        terms(count, work)
-        for k in range(count):
-            i = start + k
-            error[i], kappa[i] = work[ERROR + k], work[KAPPA + k]
-            value += work[VALUE + k]
-            size += abs(work[VALUE + k]) + abs(work[ERROR + k]) * (abs(eta[i]) + abs(of_row(bias, i)))
-    totals[0], totals[1] = value, size
+            products[0, k], products[1, k] = found[0][start + k], of_row(spread, start + k)
+        finish_rows(start, count, table, products, 0, ABSOLUTE_SPREAD, found, terms, work, totals)

@@ -56,12 +56,12 @@ _FAR = 37.0
 _PER_ROOT_TWO_PI = 1 / math.sqrt(2 * math.pi)
 
 
-@njit(forceinline=True, nogil=True)
+@njit(inline="always")
 def _filled(count):  # type: ignore[no-untyped-def]
     return (count + TOGETHER - 1) // TOGETHER * TOGETHER
 
 
-@njit(nogil=True)
+@njit(inline="always")
 def lower_softplus(count, work):  # type: ignore[no-untyped-def]
     """Write the expectations at ``eta ~ N(-|mean|, spread^2)`` of the first ``count`` rows of a workspace."""
     narrow, wide, largest = 0, 0, 0.0
@@ -76,7 +76,10 @@ def lower_softplus(count, work):  # type: ignore[no-untyped-def]
         for i in range(place + number, place + _filled(number)):  # so that no vector is only partly full
             work[_MEAN + i], work[_SPREAD + i] = work[_MEAN + place], work[_SPREAD + place]
     if narrow:
-        _narrow(_filled(narrow), int((largest >= _LIMITS).sum()), work)
+        level = 0
+        while level < _LIMITS.size and largest >= _LIMITS[level]:
+            level += 1
+        _narrow(_filled(narrow), level, work)
     if wide:
         _wide(_filled(wide), work)
     for i in range(count):
@@ -152,7 +155,7 @@ def _centre(m, s):  # type: ignore[no-untyped-def]
     return -limit if c < -limit else c
 
 
-@njit(nogil=True, fastmath=FUSED, error_model="numpy")
+@njit(inline="always")
 def _add_ramp(count, work):  # type: ignore[no-untyped-def]
     """Turn the sums over nodes into expectations.
 

@@ -1,8 +1,9 @@
 """One pass over a sparse W by rows, as ``compiled.dense`` makes it over a dense one, and products by columns.
 
 What belongs to one latent, its mean and sd or all of its sums, lies side by side in memory: one line of the cache for
-an entry. Indices are read as unsigned, which spares a test for negative ones. Entries are gathered and scattered one by
-one: vector instructions for that are slower, so only ``contract`` of ``fastmath`` is allowed.
+an entry, and one vector of two numbers (``compiling.PairedNumbers``). Indices are read as unsigned, which spares a test
+for negative ones. Entries are gathered and scattered one by one: vector instructions for that are slower, so only
+``contract`` of ``fastmath`` is allowed.
 """
 
 from __future__ import annotations
@@ -14,47 +15,42 @@ import numpy as np
 from forestmix.arrays import Array
 from forestmix.engines.compiled.compiling import njit
 from forestmix.engines.compiled.elementary import FUSED
-from forestmix.engines.compiled.rows import RowTable, finish_rows
+from forestmix.engines.compiled.rows import SQUARED_SPREAD, Table, finish_rows
 from forestmix.engines.compiled.softplus import WIDTH
 
 #: Entries of W that are gathered before they are scattered, at most, unless they are all of one row.
 TOGETHER = 4096
-#: Numbers of one latent that lie side by side: three sums have four to themselves.
-STRIDE = 4
 
 
 @njit(cache=True, nogil=True)
 def pass_rows(
-    first: int, last: int, starts: Array, columns: Array, values: Array, table: RowTable, bias: Array, factors: Array,
-    spreads: bool, spread: int, eta: Array, error: Array, kappa: Array, terms: Any, work: Array, parts: Array,
-    totals: Array,
+    first: int, last: int, starts: Array, columns: Array, values: Array, table: Table, factors: Array,
+    spreads: bool, spread: int, found: tuple[Array, Array, Array], terms: Any, work: Array, products: Array,
+    parts: Array, totals: Array,
 ) -> None:  # fmt: skip
     """Make the pass over a range of rows.
 
-    ``factors`` is (m, 2), mean and sd; ``parts`` is (m, 1) or, with both curvatures, (m, ``STRIDE``), or (0, 1).
+    ``factors`` is (m, 2), mean and sd; ``parts`` is (m, 0 to 3), how many of the sums are asked for; ``products``:
+    (3, ``WIDTH``), to work in.
     """
-    parts[:] = 0
-    products = np.zeros((3, WIDTH), values.dtype)
     pairs, sums = factors.reshape(-1), parts.reshape(-1)
     top = first
     while top < last:
         stop = min(top + WIDTH, last)
         while stop > top + 1 and starts[stop] - starts[top] > TOGETHER:
             stop = top + (stop - top) // 2
-        for i in range(top, stop):
-            if spreads:
-                m, s, v = _gather_three(columns, values, starts[i], starts[i + 1], pairs)
-                products[0, i - top], products[1, i - top], products[2, i - top] = m, s, v
+        for k in range(stop - top):
+            low, high = starts[top + k], starts[top + k + 1]
+            if spread == SQUARED_SPREAD:
+                products[0, k], products[1, k], products[2, k] = _gather_three(columns, values, low, high, pairs)
+            elif spreads:
+                products[0, k], products[1, k] = _gather_two(columns, values, low, high, pairs)
             else:
-                products[0, i - top] = _gather_one(columns, values, starts[i], starts[i + 1], pairs)
-        finish_rows(top, stop - top, table, bias, products, spread, eta, error, kappa, terms, work, totals)
-        for i in range(top, stop):
-            k = i - top
-            if parts.shape[1] == STRIDE:
-                e, s, h = products[0, k], products[1, k], products[2, k]
-                _scatter_three(columns, values, starts[i], starts[i + 1], e, s, h, sums)
-            elif parts.shape[0]:
-                _scatter_one(columns, values, starts[i], starts[i + 1], products[0, k], sums)
+                products[0, k] = _gather_one(columns, values, low, high, pairs)
+        finish_rows(top, stop - top, table, products, 0, spread, found, terms, work, totals)
+        for k in range(stop - top):
+            low, high = starts[top + k], starts[top + k + 1]
+            _scatter(columns, values, low, high, products[0, k], products[1, k], products[2, k], parts.shape[1], sums)
         top = stop
 
 
@@ -62,15 +58,11 @@ def pass_rows(
 def project_columns(
     first: int, last: int, starts: Array, rows: Array, values: Array, factors: Array, parts: Array
 ) -> None:
-    """Add up the products of a range of columns into ``parts``, (n, 1) or (n, ``STRIDE``); ``factors`` as above."""
-    parts[:] = 0
+    """Add up the products of a range of columns into ``parts``, (n, 1 or 3); ``factors`` as above."""
     sums = parts.reshape(-1)
     for j in range(first, last):
         mean, sd = factors[j, 0], factors[j, 1]
-        if parts.shape[1] == STRIDE:
-            _scatter_three(rows, values, starts[j], starts[j + 1], mean, sd, sd * sd, sums)
-        else:
-            _scatter_one(rows, values, starts[j], starts[j + 1], mean, sums)
+        _scatter(rows, values, starts[j], starts[j + 1], mean, sd, sd * sd, parts.shape[1], sums)
 
 
 @njit(cache=True, nogil=True)
@@ -110,52 +102,65 @@ def _gather_one(columns, values, first, last, pairs):  # type: ignore[no-untyped
 
 
 @njit(forceinline=True, nogil=True, fastmath=FUSED)
-def _gather_three(columns, values, first, last, pairs):  # type: ignore[no-untyped-def]
-    """Return ``w . mean``, ``|w| . sd`` and ``w^2 . sd^2``, two sums of each side by side."""
-    m0 = s0 = v0 = m1 = s1 = v1 = values.dtype.type(0)
-    p, end, one, two = np.uint64(first), np.uint64(last), np.uint64(1), np.uint64(2)
-    while p + two <= end:
-        j, k = two * np.uint64(columns[p]), two * np.uint64(columns[p + one])
-        a, b = abs(values[p]) * pairs[j + one], abs(values[p + one]) * pairs[k + one]
-        m0 += values[p] * pairs[j]
-        m1 += values[p + one] * pairs[k]
-        s0 += a
-        s1 += b
-        v0 += a * a
-        v1 += b * b
-        p += two
-    if p < end:
-        j = two * np.uint64(columns[p])
-        a = abs(values[p]) * pairs[j + one]
-        m0 += values[p] * pairs[j]
-        s0 += a
-        v0 += a * a
-    return m0 + m1, s0 + s1, v0 + v1
-
-
-@njit(forceinline=True, nogil=True, fastmath=FUSED)
-def _scatter_three(columns, values, first, last, e, s, h, sums):  # type: ignore[no-untyped-def]
-    """Add ``w e``, ``|w| s`` and ``w^2 h`` to the sums of each latent, three of ``STRIDE`` numbers."""
-    one, two, four = np.uint64(1), np.uint64(2), np.uint64(STRIDE)
-    for p in range(np.uint64(first), np.uint64(last)):
-        j, w = four * np.uint64(columns[p]), values[p]
-        sums[j] += w * e
-        sums[j + one] += abs(w) * s
-        sums[j + two] += w * w * h
-
-
-@njit(forceinline=True, nogil=True, fastmath=FUSED)
-def _scatter_one(columns, values, first, last, e, sums):  # type: ignore[no-untyped-def]
-    """Add ``w e`` to the sums, four entries at a time: no two of a row are of the same latent."""
+def _gather_two(columns, values, first, last, pairs):  # type: ignore[no-untyped-def]
+    """Return ``w . mean`` and ``|w| . sd``, four sums of each side by side."""
+    m0 = m1 = m2 = m3 = s0 = s1 = s2 = s3 = values.dtype.type(0)
     p, end = np.uint64(first), np.uint64(last)
     one, two, three, four = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
     while p + four <= end:
-        a, b = np.uint64(columns[p]), np.uint64(columns[p + one])
-        c, d = np.uint64(columns[p + two]), np.uint64(columns[p + three])
-        u, v = sums[a] + values[p] * e, sums[b] + values[p + one] * e
-        w, x = sums[c] + values[p + two] * e, sums[d] + values[p + three] * e
-        sums[a], sums[b], sums[c], sums[d] = u, v, w, x
+        i, j = two * np.uint64(columns[p]), two * np.uint64(columns[p + one])
+        k, n = two * np.uint64(columns[p + two]), two * np.uint64(columns[p + three])
+        m0, s0 = m0 + values[p] * pairs[i], s0 + abs(values[p]) * pairs[i + one]
+        m1, s1 = m1 + values[p + one] * pairs[j], s1 + abs(values[p + one]) * pairs[j + one]
+        m2, s2 = m2 + values[p + two] * pairs[k], s2 + abs(values[p + two]) * pairs[k + one]
+        m3, s3 = m3 + values[p + three] * pairs[n], s3 + abs(values[p + three]) * pairs[n + one]
         p += four
     while p < end:
-        sums[np.uint64(columns[p])] += values[p] * e
+        i = two * np.uint64(columns[p])
+        m0, s0 = m0 + values[p] * pairs[i], s0 + abs(values[p]) * pairs[i + one]
         p += one
+    return (m0 + m1) + (m2 + m3), (s0 + s1) + (s2 + s3)
+
+
+@njit(forceinline=True, nogil=True, fastmath=FUSED)
+def _gather_three(columns, values, first, last, pairs):  # type: ignore[no-untyped-def]
+    """Return ``w . mean``, ``|w| . sd`` and ``w^2 . sd^2``, four sums of each side by side."""
+    m0 = m1 = m2 = m3 = s0 = s1 = s2 = s3 = v0 = v1 = v2 = v3 = values.dtype.type(0)
+    p, end = np.uint64(first), np.uint64(last)
+    one, two, three, four = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
+    while p + four <= end:
+        i, j = two * np.uint64(columns[p]), two * np.uint64(columns[p + one])
+        k, n = two * np.uint64(columns[p + two]), two * np.uint64(columns[p + three])
+        a, b = abs(values[p]) * pairs[i + one], abs(values[p + one]) * pairs[j + one]
+        c, d = abs(values[p + two]) * pairs[k + one], abs(values[p + three]) * pairs[n + one]
+        m0, m1 = m0 + values[p] * pairs[i], m1 + values[p + one] * pairs[j]
+        m2, m3 = m2 + values[p + two] * pairs[k], m3 + values[p + three] * pairs[n]
+        s0, s1, s2, s3 = s0 + a, s1 + b, s2 + c, s3 + d
+        v0, v1, v2, v3 = v0 + a * a, v1 + b * b, v2 + c * c, v3 + d * d
+        p += four
+    while p < end:
+        i = two * np.uint64(columns[p])
+        a = abs(values[p]) * pairs[i + one]
+        m0, s0, v0 = m0 + values[p] * pairs[i], s0 + a, v0 + a * a
+        p += one
+    return (m0 + m1) + (m2 + m3), (s0 + s1) + (s2 + s3), (v0 + v1) + (v2 + v3)
+
+
+@njit(forceinline=True, nogil=True, fastmath=FUSED)
+def _scatter(columns, values, first, last, e, s, h, count, sums):  # type: ignore[no-untyped-def]
+    """Add ``w e``, ``|w| s`` and ``w^2 h``, the first ``count`` of them, to the sums of each latent."""
+    one, two, three = np.uint64(1), np.uint64(2), np.uint64(3)
+    if count == 1:
+        for p in range(np.uint64(first), np.uint64(last)):
+            sums[np.uint64(columns[p])] += values[p] * e
+    elif count == 2:
+        for p in range(np.uint64(first), np.uint64(last)):
+            j, w = two * np.uint64(columns[p]), values[p]
+            sums[j] += w * e
+            sums[j + one] += abs(w) * s
+    elif count == 3:
+        for p in range(np.uint64(first), np.uint64(last)):
+            j, w = three * np.uint64(columns[p]), values[p]
+            sums[j] += w * e
+            sums[j + one] += abs(w) * s
+            sums[j + two] += w * w * h

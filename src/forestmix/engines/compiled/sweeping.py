@@ -41,7 +41,7 @@ class Sweep:
         self.states[:, 0], self.states[:, 3], self.states[:, 4] = terms.eta, terms.error, terms.kappa
         self.prior = tuple(np.require(np.broadcast_to(part, layer.n_parents), np.float64, ["C", "W"]) for part in prior)
         self.unit = ROUNDING_UNITS * float(np.finfo(layer.dtype).eps)
-        self.terms = None if rows.curvature_is_constant else row_kernels.any_terms()
+        self.terms = None if rows.curvature_is_constant else rows.terms
 
     def fill_states(self, sd: Array) -> None:
         """Write the squared spreads of the ELBO and the terms at them into the states."""
@@ -77,6 +77,8 @@ def sweep_groups(sweep: Sweep, groups: Partition, *, surrogate: bool, safe: bool
     """Update the groups one after another, the members of each at once."""
     from forestmix.engines.compiled import group_sweeps
 
+    if np.all(groups.sizes == 1):  # latents one by one, whose updates are exact
+        return _sweep_latents(sweep, groups)
     options = (spread is Spread.ABSOLUTE, surrogate, safe)
 
     def run(k: int) -> None:
@@ -89,17 +91,35 @@ def sweep_groups(sweep: Sweep, groups: Partition, *, surrogate: bool, safe: bool
     return sweep.factors()
 
 
+def _sweep_latents(sweep: Sweep, groups: Partition) -> Factors:
+    """Update the latents one after another."""
+    from forestmix.engines.compiled import group_sweeps
+
+    sweep.fill_states(sweep.sd)
+    starts, only = np.array([0, len(groups.members)], groups.starts.dtype), np.zeros(1, np.int64)
+
+    def run(k: int) -> None:
+        group_sweeps.sweep_blocks(
+            sweep.rows.observation(k), sweep.columns, starts, groups.members, only, group_sweeps.ALONE,
+            *sweep.arguments(k), sweep.terms, row_kernels.new_workspace(),
+        )  # fmt: skip
+
+    sweep.each_observation(run)
+    return sweep.factors()
+
+
 def sweep_blocks(sweep: Sweep, sd: Array, blocks: Partition, *, synchronous: bool) -> Factors:
     """Sweep the blocks on threads, whatever their size: that threads meet is the method."""
     from forestmix.engines.compiled import group_sweeps
 
     sweep.fill_states(sd)
+    sharing = group_sweeps.PRIVATE if synchronous else group_sweeps.SHARED
     count = len(blocks.starts) - 1
     cuts = threaded.even_cuts(count, threaded.threads(threaded.WORTH_A_THREAD * count))
 
     def run(k: int, which: Array) -> None:
         group_sweeps.sweep_blocks(
-            sweep.rows.observation(k), sweep.columns, blocks.starts, blocks.members, which, synchronous,
+            sweep.rows.observation(k), sweep.columns, blocks.starts, blocks.members, which, sharing,
             *sweep.arguments(k), sweep.terms, row_kernels.new_workspace(),
         )  # fmt: skip
 

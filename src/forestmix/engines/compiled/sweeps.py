@@ -87,7 +87,7 @@ def change_errors(columns, rows, values, change, state):  # type: ignore[no-unty
         state[ERROR, i] -= state[KAPPA, i] * values[p] * change
 
 
-@njit(nogil=True)
+@njit(inline="always")
 def rise(new, old):  # type: ignore[no-untyped-def]
     """Return by how much a term of the objective grows; nothing where it is infinite before and after."""
     return 0.0 if new == old else new - old
@@ -135,7 +135,7 @@ def update_one(table, columns, j, rows, values, state, trial, mean, sd, prior, u
     return False
 
 
-@njit(nogil=True)
+@njit(inline="always")
 def take_over(rows, count, trial, state):  # type: ignore[no-untyped-def]
     """Copy the states of rows from their positions."""
     for part in range(5):

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numba
+import numpy as np
 from llvmlite import binding, ir
 from numba import types
 from numba.extending import intrinsic
@@ -28,6 +29,7 @@ from forestmix.engines.compiled.compiling import njit
 FAST = {"reassoc", "contract", "nsz", "arcp"}
 _FLAGS = sorted(FAST)
 _config: Any = numba.config
+_TILE = types.UniTuple(types.intp, 4)
 _Value = Any  # of llvmlite, which has no types
 
 
@@ -64,82 +66,117 @@ def _for_kernels(plain: Callable[..., Any]) -> Any:
     return lambda build: plain if without_compiler else intrinsic(build)
 
 
-def _dot_plain(rows: Any, ahead: Any, vectors: Any, products: Any) -> None:
-    for vector, product, f in zip(vectors, products, (lambda w: w, abs, lambda w: w * w), strict=False):
-        for k, row in enumerate(rows):
-            product[k] = (f(row[: vector.size]) * vector).sum()
+def _tile_plain(W: Any, i: int, last: int, left: int, right: int) -> Any:
+    """Return ``w``, ``|w|`` and ``w^2`` of a tile."""
+    rows = W[np.minimum(np.arange(i, i + ROWS), last - 1), left:right]
+    return rows, abs(rows), rows * rows
 
 
-def _add_plain(rows: Any, ahead: Any, factors: Any, sums: Any) -> None:
-    for numbers, total, f in zip(factors, sums, (lambda w: w, abs, lambda w: w * w), strict=False):
-        for k, row in enumerate(rows):
-            total[: row.size] += f(row) * numbers[k]
+def _dot(count: int) -> Any:
+    def plain(W: Any, tile: Any, ahead: int, vectors: Any, products: Any, at: int) -> None:
+        for rows, vector, product in zip(_tile_plain(W, *tile)[:count], vectors, products, strict=False):
+            product[at : at + ROWS] = rows @ vector[: rows.shape[1]]
+
+    @_for_kernels(plain)
+    def dot(context, W, tile, ahead, vectors, products, at):  # type: ignore[no-untyped-def]
+        """Write ``sum_j w_j a_j`` of each row of a tile into ``products[0]`` from ``at`` on, with a of ``vectors[0]``.
+
+        A ``tile`` is ``(i, last, left, right)``: rows ``i`` to ``i + ROWS`` of W, past the end at ``last`` the last one
+        again, and columns ``left`` to ``right``. With a count of three ``sum_j |w_j| b_j`` and ``sum_j w_j^2 c_j`` as
+        well. Meanwhile it prefetches what is ``ahead``, so many entries from each of the rows on, half as many entries
+        as a row has.
+        """
+
+        def build(context: Any, builder: _Value, signature: Any, given: list[_Value]) -> _Value:
+            W, vectors, products = (_Matrix(context, builder, signature.args[k], given[k]) for k in (0, 3, 4))
+            (rows, length), ahead, at = W.tile(given[1]), given[2], given[5]
+            factors, found = ([one.line(length.type(k)) for k in range(count)] for one in (vectors, products))
+            widths = {_width(rows, factors), 1}
+            sums = {width: [[row.zeros(width) for row in rows] for _ in factors] for width in widths}
+
+            def body(j: _Value, width: int) -> None:
+                multiplied = [one.read(j, width) for one in factors]
+                for k, row in enumerate(rows):
+                    for own, w, v in zip(sums[width], _maps(builder, row.read(j, width), count), multiplied, strict=True):  # fmt: skip  # noqa: E501
+                        builder.store(_add_product(builder, builder.load(own[k]), w, v), own[k])
+
+            _loop(builder, rows, length, max(widths), ahead, rows, body)
+            for one, narrow, broad in zip(found, sums[1], sums[max(widths)], strict=True):
+                for k in range(ROWS):
+                    wide = _folded(builder, builder.load(broad[k]))
+                    total = builder.fadd(builder.load(narrow[k]), wide, flags=_FLAGS)
+                    one.write(builder.add(at, at.type(k)), total)
+            return context.get_dummy_value()
+
+        return types.void(W, _TILE, types.intp, vectors, products, types.intp), build
+
+    return dot
 
 
-@_for_kernels(_dot_plain)
-def dot(context, rows, ahead, vectors, products):  # type: ignore[no-untyped-def]
-    """Write ``sum_j w_j a_j`` of each row into ``products[0]``, for ``vectors`` of ``(a,)`` or ``(a, b, c)``.
+def _add(count: int) -> Any:
+    def plain(W: Any, tile: Any, ahead: int, factors: Any, at: int, sums: Any) -> None:
+        for rows, factor, total in zip(_tile_plain(W, *tile)[:count], factors, sums, strict=False):
+            total[: rows.shape[1]] += factor[at : at + ROWS] @ rows
 
-    Of three vectors, ``sum_j |w_j| b_j`` and ``sum_j w_j^2 c_j`` as well. Meanwhile it prefetches what is ``ahead``, a
-    tuple of distances: so many entries from each of the rows on, half as many entries as a row has.
-    """
+    @_for_kernels(plain)
+    def add(context, W, tile, ahead, factors, at, sums):  # type: ignore[no-untyped-def]
+        """Add ``w_j f_k`` of each row k of a tile to ``sums[0]``, with f of ``factors[0]`` from ``at`` on.
 
-    def build(context: Any, builder: _Value, signature: Any, given: list[_Value]) -> _Value:
-        rows, ahead, vectors, products = (_parts(context, builder, *one) for one in zip(signature.args, given, strict=True))  # fmt: skip  # noqa: E501
-        widths = {_width(rows, vectors), 1}
-        sums = {width: [[row.zeros(width) for row in rows] for _ in vectors] for width in widths}
+        With a count of three ``|w_j| g_k`` and ``w_j^2 h_k`` to the others as well. All else is as in ``dot``.
+        """
 
-        def body(j: _Value, width: int) -> None:
-            multiplied = [one.read(j, width) for one in vectors]
-            for k, row in enumerate(rows):
-                for own, w, v in zip(sums[width], _maps(builder, row.read(j, width), len(vectors)), multiplied, strict=True):  # fmt: skip  # noqa: E501
-                    builder.store(_add_product(builder, builder.load(own[k]), w, v), own[k])
+        def build(context: Any, builder: _Value, signature: Any, given: list[_Value]) -> _Value:
+            W, factors, sums = (_Matrix(context, builder, signature.args[k], given[k]) for k in (0, 3, 5))
+            (rows, length), ahead, at = W.tile(given[1]), given[2], given[4]
+            parts, totals = ([one.line(length.type(k)) for k in range(count)] for one in (factors, sums))
+            numbers = [[one.entry_at(builder.add(at, at.type(k))) for k in range(len(rows))] for one in parts]
 
-        _loop(builder, rows, vectors[0].length, max(widths), ahead, rows, body)
-        for one, narrow, broad in zip(products, sums[1], sums[max(widths)], strict=True):
-            for k in range(len(rows)):
-                total = builder.fadd(builder.load(narrow[k]), _folded(builder, builder.load(broad[k])), flags=_FLAGS)
-                one.write(one.length.type(k), total)
-        return context.get_dummy_value()
+            def body(j: _Value, width: int) -> None:
+                added = [one.read(j, width) for one in totals]
+                for k, row in enumerate(rows):
+                    maps = _maps(builder, row.read(j, width), count)
+                    repeated = [_repeated(builder, own[k], width) for own in numbers]
+                    added = [_add_product(builder, *one) for one in zip(added, maps, repeated, strict=True)]
+                for one, total in zip(totals, added, strict=True):
+                    one.write(j, total)
 
-    return types.void(rows, ahead, vectors, products), build
+            # With three sums the core has enough to do, and asking once more costs more than it saves.
+            _loop(builder, rows, length, _width(rows, totals), ahead, rows if count == 1 else [], body)
+            return context.get_dummy_value()
+
+        return types.void(W, _TILE, types.intp, factors, types.intp, sums), build
+
+    return add
 
 
-@_for_kernels(_add_plain)
-def add(context, rows, ahead, factors, sums):  # type: ignore[no-untyped-def]
-    """Add ``w_j f_k`` of each row k to ``sums[0]``, for ``factors`` of ``(f,)`` or ``(f, g, h)``.
+class _Matrix:
+    """An array of a kernel in row order."""
 
-    Of three, ``|w_j| g_k`` and ``w_j^2 h_k`` to the others as well. Meanwhile it prefetches, as ``dot`` does.
-    """
+    def __init__(self, context: Any, builder: _Value, kind: Any, array: _Value) -> None:
+        self.builder, self.entry, self.size = builder, context.get_value_type(kind.dtype), kind.dtype.bitwidth // 8
+        made = context.make_array(kind)(context, builder, array)
+        self.data, self.columns = made.data, builder.extract_value(made.shape, 1)
 
-    def build(context: Any, builder: _Value, signature: Any, given: list[_Value]) -> _Value:
-        rows, ahead, factors, sums = (_parts(context, builder, *one) for one in zip(signature.args, given, strict=True))
-        numbers = [[one.entry_at(one.length.type(k)) for k in range(len(rows))] for one in factors]
+    def line(self, row: _Value, left: _Value | None = None) -> _Line:
+        """Return a row from column ``left`` on."""
+        start = self.builder.mul(row, self.columns)
+        return _Line(self, self.builder.gep(self.data, [start if left is None else self.builder.add(start, left)]))
 
-        def body(j: _Value, width: int) -> None:
-            totals = [one.read(j, width) for one in sums]
-            for k, row in enumerate(rows):
-                maps = _maps(builder, row.read(j, width), len(sums))
-                repeated = [_repeated(builder, own[k], width) for own in numbers]
-                totals = [_add_product(builder, *one) for one in zip(totals, maps, repeated, strict=True)]
-            for one, total in zip(sums, totals, strict=True):
-                one.write(j, total)
-
-        # With three sums the core has enough to do, and asking once more costs more than it saves.
-        _loop(builder, rows, rows[0].length, _width(rows, sums), ahead, rows if len(sums) == 1 else [], body)
-        return context.get_dummy_value()
-
-    return types.void(rows, ahead, factors, sums), build
+    def tile(self, given: _Value) -> tuple[list[_Line], _Value]:
+        """Return the rows of a tile and their length; past the end the last is repeated, and its factors are zero."""
+        builder = self.builder
+        i, last, left, right = (builder.extract_value(given, k) for k in range(4))
+        end = builder.sub(last, last.type(1))
+        rows = [builder.add(i, i.type(k)) for k in range(ROWS)]
+        there = [builder.select(builder.icmp_signed("<", row, end), row, end) for row in rows]
+        return [self.line(row, left) for row in there], builder.sub(right, left)
 
 
 class _Line:
-    """An array of a kernel, to be read and written in vectors."""
+    """A row of a matrix, to be read and written in vectors."""
 
-    def __init__(self, context: Any, builder: _Value, kind: Any, array: _Value) -> None:
-        self.builder = builder
-        self.entry, self.size = context.get_value_type(kind.dtype), kind.dtype.bitwidth // 8
-        made = context.make_array(kind)(context, builder, array)
-        self.data, self.length = made.data, builder.extract_value(made.shape, 0)
+    def __init__(self, matrix: _Matrix, data: _Value) -> None:
+        self.builder, self.entry, self.size, self.data = matrix.builder, matrix.entry, matrix.size, data
 
     def entry_at(self, j: _Value) -> _Value:
         """Return one entry, as a number."""
@@ -172,15 +209,6 @@ class _Line:
             place = self.builder.alloca(vector)
         self.builder.store(ir.Constant(vector, None), place)
         return place
-
-
-def _parts(context: Any, builder: _Value, kind: Any, given: _Value) -> list[Any]:
-    """Return the arrays or numbers of a tuple."""
-    parts = [builder.extract_value(given, k) for k in range(len(kind))]
-    return [
-        _Line(context, builder, one, part) if isinstance(one, types.Array) else part
-        for one, part in zip(kind, parts, strict=True)
-    ]
 
 
 def _width(rows: list[_Line], sums: list[_Line]) -> int:
@@ -221,7 +249,7 @@ def _range(builder: _Value, start: _Value, stop: _Value, step: _Value) -> Iterat
 
 
 def _loop(
-    builder: _Value, rows: list[_Line], length: _Value, width: int, ahead: list[_Value], soon: list[_Line],
+    builder: _Value, rows: list[_Line], length: _Value, width: int, ahead: _Value, soon: list[_Line],
     body: Callable[[_Value, int], None],
 ) -> None:  # fmt: skip
     """Build a loop over lines of the cache, in vectors of ``width`` entries, and one over the entries that are left.
@@ -237,10 +265,9 @@ def _loop(
         old = builder.sub(new, index(AGAIN // entry))
         odd = builder.trunc(builder.udiv(j, index(line)), ir.IntType(1))
         places = builder.select(odd, old, new), builder.select(odd, new, old)
-        for distance in ahead:
-            far = [builder.add(place, distance) for place in places]
-            for k, one in enumerate(rows):
-                one.fetch(far[k % 2], SECOND_LEVEL)
+        far = [builder.add(place, ahead) for place in places]
+        for k, one in enumerate(rows):
+            one.fetch(far[k % 2], SECOND_LEVEL)
         for one in soon:
             one.fetch(builder.add(j, index(SOON // entry)), FIRST_LEVEL)
         for start in range(0, line, width):
@@ -272,21 +299,12 @@ def _repeated(builder: _Value, number: _Value, width: int) -> _Value:
     return builder.shuffle_vector(first, empty, ir.Constant(ir.VectorType(index, width), None))
 
 
-@njit(forceinline=True, nogil=True)
-def _four(rows, i, last):  # type: ignore[no-untyped-def]
-    return rows[min(i, last - 1)], rows[min(i + 1, last - 1)], rows[min(i + 2, last - 1)], rows[min(i + 3, last - 1)]
+#: ``dot`` and ``add`` for one sum of each row or latent, and for three.
+dot_one, dot_three = _dot(1), _dot(3)
+add_one, add_three = _add(1), _add(3)
 
 
-@njit(forceinline=True, nogil=True)
-def _eight(rows, i, last):  # type: ignore[no-untyped-def]
-    return _four(rows, i, last) + _four(rows, i + 4, last)
-
-
-#: ``tile(rows, i, last)``: the rows of a tile from ``i`` on. Past the end the last is repeated; its factors are zero.
-tile = _eight if ROWS == 8 else _four
-
-
-@njit(forceinline=True, nogil=True)
+@njit(inline="always")
 def ahead_of(rows, tiles):  # type: ignore[no-untyped-def]
     """Return what to prefetch while so many tiles of these rows are multiplied, and what while they are added up.
 
@@ -296,5 +314,5 @@ def ahead_of(rows, tiles):  # type: ignore[no-untyped-def]
     """
     length = rows.shape[1]
     if length * rows.itemsize > LONG:
-        return (length // 2,), (ROWS * length,)
-    return (tiles * ROWS * length,), (tiles * ROWS * length + length // 2,)
+        return length // 2, ROWS * length
+    return tiles * ROWS * length, tiles * ROWS * length + length // 2

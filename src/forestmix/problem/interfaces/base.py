@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -41,15 +41,20 @@ class Interface(ABC):
         layer: the layer of the rows.
         kind: the class of the parents' factors.
         observed: which rows are there, (N, n), or ``None`` if all are.
+        objective: the bound on ``E a(eta_i)``: "elbo" for itself, or "fm".
 
     """
 
-    def __init__(self, layer: Layer, kind: type[Factors], observed: Array | None) -> None:
-        self.layer, self.kind, self.observed = layer, kind, observed
+    #: Whether the rows are Gaussian, so that the bound is quadratic in the means.
+    quadratic: ClassVar[bool] = False
+
+    def __init__(self, layer: Layer, kind: type[Factors], observed: Array | None, objective: str) -> None:
+        self.layer, self.kind, self.observed, self.objective = layer, kind, observed, objective
 
     def take(self, keep: Array) -> Self:
         """Return the interface of the chosen observations."""
         chosen = copy(self)
+        chosen.layer = self.layer.take_observations(keep)
         chosen.observed = None if self.observed is None else self.observed[keep]
         return chosen
 
@@ -75,8 +80,8 @@ class Interface(ABC):
         """Return the terms of the rows, 0 where a row is missing."""
         return terms if self.observed is None else np.where(self.observed, terms, 0.0)
 
-    def start(self, parents: Factors) -> Batch | None:
-        """Return the auxiliary parameters to start with; ``None`` where the bound has none to keep."""
+    def start(self, parents: Factors, *, best: bool = False) -> Batch | None:
+        """Return auxiliary parameters to start with, safe ones or the best; ``None`` where there are none to keep."""
         return None
 
     def improve(self, parents: Factors, auxiliary: Any) -> Any:

@@ -19,11 +19,6 @@ from forestmix.problem.interfaces.gaussian_rows import GaussianRows
 COUNT_ROWS = (Bernoulli, Binomial, Poisson)
 
 
-def has_gaussian_latents(model: DEF) -> bool:
-    """Whether all latents are Gaussian, so that the model is solved as one with a single layer."""
-    return all(isinstance(family, Gaussian) for family in model.latent_families)
-
-
 def make_interfaces(model: DEF, data: Observations, objective: str) -> list[Interface]:
     """Return the interface of each layer with its parents, the lowest first.
 
@@ -33,20 +28,15 @@ def make_interfaces(model: DEF, data: Observations, objective: str) -> list[Inte
         objective: "elbo" or "fm" for every interface; "auto" is the ELBO wherever a parallel step can climb it.
 
     """
-    check_latents(model)
-    observed = [data.observed, *[None] * (len(model.layers) - 1)]
-    pairs = zip(model.layers, model.latent_families, observed, strict=True)
-    return [_interface(k, layer, family, seen, objective) for k, (layer, family, seen) in enumerate(pairs)]
-
-
-def check_latents(model: DEF) -> None:
-    """Raise unless every latent layer has a family that latents can have."""
     for k, family in enumerate(model.latent_families):
         if type(family) not in LATENTS:
             known = ", ".join(kind.__name__ for kind in LATENTS)
             raise ArgumentError(
                 f"latents must be {known}, the last three as the prior on top; latent layer {k + 1} has {family!r}."
             )
+    observed = [data.observed, *[None] * (len(model.layers) - 1)]
+    pairs = zip(model.layers, model.latent_families, observed, strict=True)
+    return [_interface(k, layer, family, seen, objective) for k, (layer, family, seen) in enumerate(pairs)]
 
 
 def _interface(position: int, layer: Layer, above: Any, observed: Array | None, objective: str) -> Interface:

@@ -19,11 +19,12 @@ import numpy as np
 import scipy
 
 from forestmix.arrays import Array
+from forestmix.families.row_expectations import log_partition
 from forestmix.latents import Batch, BernoulliFactors, Factors
 from forestmix.latents.poisson import PoissonFactors, grown
 from forestmix.model import Layer
 from forestmix.problem.interfaces.base import Above, Interface
-from forestmix.problem.interfaces.solver import BRIEF, RowSolver
+from forestmix.problem.interfaces.solver import BRIEF, FULL, RowSolver
 
 
 @dataclass(frozen=True)
@@ -80,34 +81,36 @@ class CountParents(Interface):
     """Rows that are not Gaussian, under parents that are counts."""
 
     def __init__(self, layer: Layer, kind: type[Factors], observed: Array | None) -> None:
-        super().__init__(layer, kind, observed)
+        super().__init__(layer, kind, observed, "fm")
         self.entries = Entries.of(layer)
         self.family: Any = layer.family.take(self.entries.row)
 
     def take(self, keep: Array) -> CountParents:
         """Return the interface of the chosen observations."""
-        return super().take(keep)
+        chosen = super().take(keep)
+        chosen.family = chosen.layer.family.take(self.entries.row)
+        return chosen
 
-    def start(self, parents: Factors) -> RowAuxiliary:
-        """Return epsilon proportional to |w|, which keeps the argument of ``a`` within the row's range."""
+    def start(self, parents: Factors, *, best: bool = False) -> RowAuxiliary:
+        """Return epsilon proportional to |w|, which keeps the argument of ``a`` within the row's range; or the best."""
         entries = self.entries
         size = np.abs(entries.weight)
         epsilon = np.broadcast_to(size / entries.sum_rows(size[None])[0][entries.row], (len(parents.mean), len(size)))
         eta, mean = self.eta(parents)[:, entries.row], parents.mean[:, entries.column]
-        return RowAuxiliary(epsilon.copy(), epsilon * eta - entries.weight * mean)
+        safe = RowAuxiliary(epsilon.copy(), epsilon * eta - entries.weight * mean)
+        return self.improve(parents, safe, FULL) if best else safe
 
     def improve(self, parents: Factors, auxiliary: RowAuxiliary, barriers: tuple[float, ...] = BRIEF) -> RowAuxiliary:
         """Return better auxiliary parameters by Newton's method, row by row, or the old ones where it finds none."""
+        return RowAuxiliary(*self._solver(parents).solve(auxiliary.epsilon, auxiliary.c, barriers))
+
+    def _solver(self, parents: Factors) -> RowSolver:
         table = parents.log_table  # type: ignore[attr-defined]
-        solver = RowSolver(self.entries, self.family, np.exp(table)[:, self.entries.column])
-        epsilon, c = solver.solve(auxiliary.epsilon, auxiliary.c, barriers)
-        return RowAuxiliary(epsilon, c)
+        return RowSolver(self.entries, self.family, np.exp(table)[:, self.entries.column])
 
     def excess(self, parents: Factors, auxiliary: RowAuxiliary) -> Array:
         """Return ``sum_j epsilon_ij E a(b_hat_ij + w_ij y_j / epsilon_ij) - a(m_i)``; 0 for a row without parents."""
-        table = parents.log_table  # type: ignore[attr-defined]
-        solver = RowSolver(self.entries, self.family, np.exp(table)[:, self.entries.column])
-        bound = self.entries.sum_rows(solver.terms(auxiliary.epsilon, auxiliary.c))
+        bound = self.entries.sum_rows(self._solver(parents).terms(auxiliary.epsilon, auxiliary.c))
         parentless = np.bincount(self.entries.row, minlength=self.entries.shape[0]) == 0
         return self.masked(np.where(parentless, 0.0, bound - self.layer.family.log_partition(self.eta(parents))))
 
@@ -116,12 +119,13 @@ class CountParents(Interface):
         entries = self.entries
         statistic = (self.masked(self.layer.family.statistic(seen)) + np.zeros((len(parents.mean), 1)))[:, entries.row]
         there = self.masked(np.ones((1, self.layer.size)))[:, entries.row]
+        a = log_partition(self.family.without_data(entries.weight), 0)
 
         def table(values: Array) -> Array:
             columns = []
             for y in values:
                 inside = (auxiliary.c + entries.weight * y) / auxiliary.epsilon
-                told = statistic * entries.weight * y - there * auxiliary.epsilon * self.family.log_partition(inside)
+                told = statistic * entries.weight * y - there * auxiliary.epsilon * a(inside)
                 columns.append(entries.sum_columns(told) + y * above.eta)
             return np.stack(columns, axis=-1)
 

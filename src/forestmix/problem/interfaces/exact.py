@@ -13,6 +13,8 @@ what coordinate ascent pays for the exact objective and the forest mixture bound
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import scipy
 
@@ -35,20 +37,18 @@ class ExactCounts(Interface):
     """Rows under parents that are counts, on the ELBO. There is no parallel step here: ``sweep`` goes one by one."""
 
     def __init__(self, layer: Layer, kind: type[Factors], observed: Array | None) -> None:
-        super().__init__(layer, kind, observed)
+        super().__init__(layer, kind, observed, "elbo")
         self.entries = Entries.of(layer)
         self.by_log = isinstance(layer.family.unweighted, Poisson)
 
     def excess(self, parents: Factors, auxiliary: None) -> Array:
         """Return ``E a(eta_i) - a(m_i)``."""
-        expected = np.stack([self._expected(parents.log_table[k]) for k in range(len(parents.mean))])  # type: ignore[attr-defined]
+        expected = np.stack([self._of(k)._expected(parents.log_table[k]) for k in range(len(parents.mean))])  # type: ignore[attr-defined]
         return self.masked(np.maximum(expected - self.layer.family.log_partition(self.eta(parents)), 0.0))
 
     def target(self, seen: Array, parents: Factors, auxiliary: None, above: Above) -> Factors:
         """Return the exact coordinate update of every parent, the others held."""
-        members = np.arange(self.entries.shape[1])
-        tables = [self._tables(k, seen, parents.log_table[k], above, members) for k in range(len(parents.mean))]  # type: ignore[attr-defined]
-        return self._factors(tables)
+        return self._updated(seen, parents, above, np.arange(self.entries.shape[1]))
 
     def step(self, seen: Array, parents: Factors, auxiliary: None, above: Above) -> Factors:
         """Raise: nothing makes a parallel step safe here."""
@@ -61,9 +61,17 @@ class ExactCounts(Interface):
         """Return the parents after each was updated in turn."""
         for j in order:
             members = np.array([j])
-            tables = [self._tables(k, seen, parents.log_table[k], above, members) for k in range(len(parents.mean))]  # type: ignore[attr-defined]
-            parents = with_columns(parents, members, self._factors(tables))
+            parents = with_columns(parents, members, self._updated(seen, parents, above, members))
         return parents
+
+    def _of(self, k: int) -> ExactCounts:
+        """Return the interface of one observation, itself where all have the same case weights."""
+        return self.take(np.array([k])) if self.layer.family.differs_by_observation else self
+
+    def _updated(self, seen: Array, parents: Factors, above: Above, members: Array) -> Factors:
+        """Return the exact coordinate update of the chosen parents, each with the others held."""
+        tables: Any = parents.log_table  # type: ignore[attr-defined]
+        return self._factors([self._of(k)._tables(k, seen, table, above, members) for k, table in enumerate(tables)])
 
     def _factors(self, tables: list[Array]) -> Factors:
         if self.kind is BernoulliFactors:
@@ -115,7 +123,8 @@ class ExactCounts(Interface):
     def _tables(self, k: int, seen: Array, log_table: Array, above: Above, members: Array) -> Array:
         """Return the log weights that the chosen parents would take, each with the others held, for observation k."""
         eta = np.broadcast_to(above.eta, (len(seen), self.entries.shape[1]))[k]
-        there = np.ones(self.layer.size, bool) if self.observed is None else self.observed[k]
+        observed = self.observed
+        there = np.ones(self.layer.size, bool) if observed is None else observed[min(k, len(observed) - 1)]
         tables = [self._table(j, seen[k], there, log_table, eta[j]) for j in members]
         length = max(len(table) for table in tables)
         return np.stack([np.pad(table, (0, length - len(table)), constant_values=-np.inf) for table in tables])

@@ -6,7 +6,6 @@ import numpy as np
 
 from forestmix.arrays import Array
 from forestmix.latents import Factors, GaussianFactors
-from forestmix.model import Layer
 from forestmix.problem.interfaces.base import Above, Interface
 from forestmix.problem.updates import forest_mixture_update
 
@@ -16,10 +15,6 @@ class GaussianParents(Interface):
 
     The step is a natural gradient step, which whoever takes it must shorten where it would lower the bound.
     """
-
-    def __init__(self, layer: Layer, kind: type[Factors], observed: Array | None, objective: str) -> None:
-        super().__init__(layer, kind, observed)
-        self.objective = objective
 
     def spread(self, parents: Factors) -> Array:
         """Return the row spread ``r_i`` that enters the objective."""

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy
 
 from forestmix.arrays import Array, total
-from forestmix.latents import BernoulliFactors, Factors, GaussianFactors, SpikeSlabFactors, solve_tilt
-from forestmix.model import Layer
-from forestmix.problem.interfaces.base import Above, Interface
-from forestmix.problem.updates import forest_mixture_update
+from forestmix.latents import BernoulliFactors, Factors, SpikeSlabFactors, solve_tilt
+from forestmix.problem.interfaces.base import Above, Interface, with_columns
 
 #: For objective "fm": epsilon is proportional to |w| times a standard deviation of at least this share of the largest.
 LEAST_SHARE = 1e-6
@@ -26,15 +24,13 @@ class GaussianRows(Interface):
     problem of its own, for ``latents.solve_tilt``. Objective "fm" has the paper's epsilon, and D for variances too.
     """
 
-    def __init__(self, layer: Layer, kind: type[Factors], observed: Array | None, objective: str) -> None:
-        super().__init__(layer, kind, observed)
-        self.objective = objective
+    quadratic: ClassVar[bool] = True
 
     @property
     def kappa(self) -> Array:
         """``1 / sd_i^2``, 0 for a missing row: (N, n), or (1, n) where all observations share it."""
-        sd = np.broadcast_to(self.layer.family.sd, self.layer.size).astype(np.float64)  # type: ignore[attr-defined]
-        return self.masked((sd**-2.0)[None])
+        sd = np.atleast_2d(self.layer.family.sd).astype(np.float64)  # type: ignore[attr-defined]
+        return self.masked(np.broadcast_to(sd, (len(sd), self.layer.size)) ** -2.0)
 
     @cached_property
     def information(self) -> tuple[Array, Array]:
@@ -46,7 +42,7 @@ class GaussianRows(Interface):
     def take(self, keep: Array) -> GaussianRows:
         """Return the interface of the chosen observations."""
         chosen = super().take(keep)
-        if self.observed is not None:
+        if len(self.kappa) > 1:
             chosen.__dict__.pop("information", None)
         return chosen
 
@@ -76,10 +72,7 @@ class GaussianRows(Interface):
         """Return the maximiser of the surrogate for all parents at once."""
         if self.objective == "fm":
             return self.target(seen, parents, auxiliary, above)
-        slope = self.slope(seen, parents)
-        if self.kind is GaussianFactors:
-            return self._gaussian_step(slope, parents, above)
-        return self.step_from(parents.mean, slope, above)
+        return self.step_from(parents.mean, self.slope(seen, parents), above)
 
     def step_from(self, mean: Array, slope: Array, above: Above) -> Factors:
         """Return the maximiser of the surrogate around any means, with the slope ``sum_i w_ij e_i`` of the rows there.
@@ -96,11 +89,9 @@ class GaussianRows(Interface):
         kappa = np.ascontiguousarray(np.broadcast_to(self.kappa, seen.shape))
         error = kappa * (seen - self.eta(parents))
         H, eta = (np.ascontiguousarray(np.broadcast_to(part, parents.mean.shape)) for part in (H, above.eta))
-        arrays = [np.array(getattr(parents, name)) for name in parents._names()]
-        mean = parents.mean.copy()
-        compiled = _compiled_sweep(self.kind, above)
+        mean, compiled = parents.mean.copy(), _compiled_sweep(self.kind, above)
         if compiled is not None:
-            sweep, prior = compiled
+            (sweep, prior), arrays = compiled, [np.array(getattr(parents, name)) for name in parents._names()]
             sweep(starts, rows, values, order, H, eta, mean, error, kappa, *arrays, *prior)
             return self.kind(*arrays)
         for j in order:
@@ -110,29 +101,8 @@ class GaussianRows(Interface):
             change = new.mean[:, 0] - mean[:, j]
             error[:, rows[part]] -= kappa[:, rows[part]] * values[part] * change[:, None]
             mean[:, j] = new.mean[:, 0]
-            arrays = self._store(arrays, j, new)
-        return self.kind(*arrays)
-
-    def _store(self, arrays: list[Array], j: int, new: Factors) -> list[Array]:
-        """Write one factor into the arrays of all; a table may have to grow first."""
-        stored = []
-        for array, name in zip(arrays, new._names(), strict=True):
-            value = getattr(new, name)[:, 0]
-            if array.ndim == 3 and value.shape[-1] != array.shape[-1]:
-                length = max(value.shape[-1], array.shape[-1])
-                array = np.pad(array, [(0, 0), (0, 0), (0, length - array.shape[-1])], constant_values=-np.inf)
-                value = np.pad(value, [(0, 0), (0, length - value.shape[-1])], constant_values=-np.inf)
-            array[:, j] = value
-            stored.append(array)
-        return stored
-
-    def _gaussian_step(self, slope: Array, parents: Factors, above: Above) -> GaussianFactors:
-        """Return the closed form of Theorem 2, with the exact variance."""
-        H, D = self.information
-        precision = above.family.sd.astype(np.float64) ** -2.0
-        gradient = slope - precision * (parents.mean - above.eta)
-        mean, sd = forest_mixture_update(parents.mean, gradient, precision, D, H)
-        return GaussianFactors(mean, sd + 0 * parents.sd)
+            parents = with_columns(parents, np.array([j]), new)
+        return parents
 
     def _paper_curvature(self, parents: Factors) -> Array:
         """Return ``D_j = (1 / Std_j) sum_i |w_ij| s_i kappa_i``; a Std near 0 is taken for a share of the largest."""

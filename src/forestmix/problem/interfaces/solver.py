@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from forestmix.arrays import Array
+from forestmix.families.row_expectations import log_partition
 
 #: A step goes at most this share of the way to where an epsilon would be zero.
 TO_THE_BOUNDARY = 0.9
@@ -63,29 +64,29 @@ class RowSolver:
     """
 
     def __init__(self, entries: Any, family: Any, probabilities: Array) -> None:
-        self.entries, self.family, self.probabilities = entries, family, probabilities
+        self.entries, self.probabilities = entries, probabilities
+        rows = family.without_data(entries.weight)
+        self.a, self.slope, self.curvature = (log_partition(rows, order) for order in range(3))
         #: Values that no parent takes are not looked at; 0 always is, for a W without entries has no parents at all.
         self.values = np.flatnonzero(np.any(probabilities > 0, axis=(0, 1)) | (np.arange(probabilities.shape[2]) == 0))
 
     def terms(self, epsilon: Array, c: Array) -> Array:
         """Return ``f`` of every entry, (N, nnz)."""
-        return epsilon * self._expected(epsilon, c, lambda h: (self.family.log_partition(h),))[0]
+        return epsilon * self._expected(epsilon, c, lambda h: (self.a(h),))[0]
 
     def derivatives(self, epsilon: Array, c: Array) -> Derivatives:
         """Return gradient and Hessian in (p, v)."""
-        family = self.family
 
         def around_zero(h: Array) -> tuple[Array, ...]:
-            curvature = family.log_partition_curvature(h)
-            return family.log_partition_slope(h), curvature, curvature * h
+            curvature = self.curvature(h)
+            return self.slope(h), curvature, curvature * h
 
         slope, curvature, moment = self._expected(epsilon, c, around_zero)
         centre = np.divide(moment, curvature, out=np.zeros_like(moment), where=curvature > 0)
 
         def around_centre(h: Array) -> tuple[Array, ...]:
             distance = h - centre
-            value, own_slope = family.log_partition(h), family.log_partition_slope(h)
-            return value - distance * own_slope, family.log_partition_curvature(h) * distance**2
+            return self.a(h) - distance * self.slope(h), self.curvature(h) * distance**2
 
         rest, spread = self._expected(epsilon, c, around_centre)
         return Derivatives(epsilon * slope, epsilon * rest, epsilon * curvature, epsilon * spread, centre)

@@ -1,4 +1,4 @@
-"""Newton steps in the means and the standard deviations together, where W is small enough to be factored.
+"""Newton's equations in the means and the standard deviations together, for Gaussian latents.
 
 The objective is concave in (mean, sd) for both bounds. With ``sigma_j -> sigma_j (1 + u_j)`` and ``mu -> mu + p`` its
 second derivatives are, with ``E a'''`` and ``E a''''`` of the rows beside ``kappa = E a''``::
@@ -13,28 +13,34 @@ second derivatives are, with ``E a'''`` and ``E a''''`` of the rows beside ``kap
 Where the rows tie means and variances together, as counts of zero under a wide prior do, the variances' fixed point
 ``1 / sigma_j^2 = P_j`` takes thousands of turns beside a mean that follows it; the step that knows C takes a few.
 
-A is never formed: ``[sqrt(kappa) W; diag(1 / sigma0)] = Q R`` (``gram.OrthogonalFactor``). The Schur complement of A is
-``S - B^T B`` with ``B = Q^T Z`` and ``Z = [diag(f / sqrt(kappa)) V; 0]``. For Poisson rows it is all but 0 beside S, so
-it is made from what Q leaves of Z, ``(Z - Q B)^T (Z - Q B) + V^T diag(h - f^2 / kappa) V + diag(d)``.
+Small W are factored, and A is never formed: ``[sqrt(kappa) W; diag(1 / sigma0)] = Q R`` (``gram.OrthogonalFactor``).
+The Schur complement of A is ``S - B^T B`` with ``B = Q^T Z`` and ``Z = [diag(f / sqrt(kappa)) V; 0]``. For Poisson rows
+it is all but 0 beside S, so it is made from what Q leaves of Z, ``(Z - Q B)^T (Z - Q B) + V^T diag(h - f^2 / kappa) V +
+diag(d)``. Large W, and arrays of other libraries, take conjugate gradients, whose products are those with W and with
+|W| or W∘W.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import array_api_compat
 import numpy as np
 import scipy
 
-from forestmix.arrays import Array, inner
+from forestmix.arrays import Array, host, inner
+from forestmix.problem.conjugate import conjugate_gradients, dot
 from forestmix.weights.gram import OrthogonalFactor
 
-#: Multiplications that a step may take, for all observations: a fraction of a second.
+#: Multiplications that a factored step may take, for all observations: a fraction of a second.
 AFFORDABLE = 1e9
 #: Up to this many it is taken from the first iteration on: about what the rest of an iteration costs.
 CHEAP = 3e6
 
 #: Posterior standard deviations from which on means and variances move by themselves.
 FAR = 30.0
+#: Conjugate gradients at most, and the fraction of the slope at which they end.
+INNER, FORCING = 200, 0.05
 
 
 class NewtonStep(NamedTuple):
@@ -44,8 +50,8 @@ class NewtonStep(NamedTuple):
     and half its square how many nats the objective is below it, as far as the objective is quadratic from here on.
     """
 
-    mean: Array
-    log_sd: Array
+    mean: Any
+    log_sd: Any
     decrement: Array
 
 
@@ -58,7 +64,11 @@ def cost(problem: Any) -> float:
 
 
 def newton_step(problem: Any, point: Any) -> NewtonStep:
-    """Return the Newton step of each observation."""
+    """Return the Newton step of each observation, by a factor where that is affordable."""
+    return _factored_step(problem, point) if affordable(problem) else _iterated_step(problem, point)
+
+
+def _factored_step(problem: Any, point: Any) -> NewtonStep:
     W = problem.weights.toarray().astype(np.float64)
     count, m = point.gradient.shape
     mean, log_sd, decrement = np.zeros((count, m)), np.zeros((count, m)), np.zeros(count)
@@ -69,7 +79,7 @@ def newton_step(problem: Any, point: Any) -> NewtonStep:
         if factor is None or len(point.terms.kappa) > 1:
             factor = _Factor(W, point.terms.kappa[k].astype(np.float64), prior)
         own = None if slopes is None else (slopes[0][k], slopes[1][k])
-        mean[k], log_sd[k], decrement[k] = _System(problem, point, factor, k).solve(own)
+        mean[k], log_sd[k], decrement[k] = _Factored(problem, point, factor, k).solve(own)
     return NewtonStep(mean, log_sd, decrement)
 
 
@@ -104,8 +114,8 @@ class _Factor(OrthogonalFactor):
         super().__init__(np.vstack([root[:, None] * W, np.diag(np.sqrt(prior))]))
 
 
-class _System:
-    """The system of one observation."""
+class _Factored:
+    """The system of one observation, by its factor."""
 
     def __init__(self, problem: Any, point: Any, factor: _Factor, k: int) -> None:
         def row(batch: Array) -> Array:
@@ -153,3 +163,45 @@ class _System:
             except (scipy.linalg.LinAlgError, ValueError):
                 continue
         return slope / safe, B, slope
+
+
+def _iterated_step(problem: Any, point: Any) -> NewtonStep:
+    system = _Products(problem, point)
+    first = dot(system.slope, system.slope / system.diagonal)
+    step = conjugate_gradients(
+        system.slope,
+        system.product,
+        lambda residual: residual / system.diagonal,
+        lambda residual, squared: squared <= FORCING**2 * first,
+        INNER,
+    ).x
+    m = problem.size
+    promised = np.maximum(host(dot(system.slope, step))[:, 0].astype(np.float64), 0.0)
+    return NewtonStep(step[:, :m], step[:, m:], np.sqrt(promised))
+
+
+class _Products:
+    """Slope and second derivatives in (p, u) of all observations, each (N, 2 m)."""
+
+    def __init__(self, problem: Any, point: Any) -> None:
+        self.xp = xp = array_api_compat.array_namespace(point.gradient)
+        self.weights, self.prior, self.kappa = problem.weights, problem.prior.precision, point.terms.kappa
+        self.f, self.h = problem.curvature_slopes(point)
+        sd, precision = point.q.sd + 0 * point.gradient, problem.precision(point)
+        paper = problem.objective_name == "fm"
+        self.entries, self.scale = (abs(self.weights), sd) if paper else (self.weights.square(), sd**2)
+        own = self.scale**2 * self.entries.square().adjoint(xp.maximum(self.h, xp.zeros_like(self.h)))
+        self.safe = 1 + sd**2 * (self.prior if paper else xp.maximum(precision + 0 * sd, sd**-2.0))
+        self.slope = xp.concat([point.gradient, 1 - sd**2 * precision], axis=1)
+        exact = self.prior + problem.exact_information(point) + 0 * sd
+        self.diagonal = xp.concat([exact, self.safe + own], axis=1)
+
+    def product(self, direction: Any) -> tuple[Any, Any]:
+        """Return the image of a direction, and the curvature along it."""
+        m = direction.shape[1] // 2
+        p, u = direction[:, :m], direction[:, m:]
+        means, spreads = self.weights.forward(p), self.entries.forward(self.scale * u)
+        of_means = self.weights.adjoint(self.kappa * means + self.f * spreads) + self.prior * p
+        of_spreads = self.scale * self.entries.adjoint(self.f * means + self.h * spreads) + self.safe * u
+        image = self.xp.concat([of_means, of_spreads], axis=1)
+        return image, dot(direction, image)

@@ -1,0 +1,193 @@
+"""Weights in a grid of chunks over rows and columns: a worker may hold a part of the latents only.
+
+A row is complete only with the sums over its columns, so each call is two maps over the chunks and two sums::
+
+    project    W mu, |W| sigma, (W∘W) sigma^2     of each chunk, summed over the chunks side by side
+    rows       e_i, kappa_i, s_i kappa_i           once for each chunk of rows, and they stay there
+    collect    W^T e, |W|^T (s kappa), (W∘W)^T kappa   of each chunk, summed over the chunks one below another
+
+Vectors of latents go to the chunks and come back from them, and vectors of rows go from chunk to chunk; entries of W
+stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy
+
+from forestmix.arrays import Array
+from forestmix.engines.chunked import (
+    ChunkedEngine,
+    ChunkedRows,
+    ChunkRows,
+    RowParts,
+    Sums,
+    kappa_of,
+    parts_of_rows,
+    split_rows,
+    term,
+)  # fmt: skip
+from forestmix.engines.protocol import Moments, RowEngine, RowTerms, Spread, Statistics, Want
+from forestmix.model import Layer, Observations
+from forestmix.weights import as_weights
+from forestmix.weights.base import Weights
+from forestmix.weights.chunks import Chunks
+
+
+class GridEngine(ChunkedEngine):
+    """Weights in chunks of rows and columns.
+
+    Args:
+        inner: the engine that evaluates the terms of rows.
+
+    """
+
+    name = "grid"
+    inner: RowEngine
+
+    def observe(self, layer: Layer, observations: Observations) -> ChunkedRows:
+        """Bring the data, the family and the bias of each chunk of rows to a place."""
+        chunks = layer.weights.chunks
+        parts = chunks.place(parts_of_rows(layer, observations))
+        return ChunkedRows(chunks, chunks.derive(_observe, parts, shared=(self.inner, layer.dtype)))
+
+    def statistics(
+        self, layer: Layer, rows: ChunkedRows, q: Moments, want: Want, spread: Spread | Any
+    ) -> tuple[Statistics, RowTerms]:
+        """Return the sums over rows that are wanted at q, and the terms of the rows, which stay where they are."""
+        chunks, known = rows.chunks, isinstance(spread, Spread)
+        absolute = q.sd if Want.CURVATURE in want or spread is Spread.ABSOLUTE else None
+        squared = q.sd * q.sd if spread is Spread.SQUARED else None
+        given = [None] * len(chunks.slices) if known else split_rows(chunks, spread)
+        own = rows.handles, chunks.place(given) if known else given
+        shared = (self.inner, want, spread if known else None)
+        handles, sums, back = _pass(chunks, Three(q.mean, absolute, squared), _terms, *own, shared=shared, stays=True)
+        rows_sums = sums.statistics
+        fields = {"value": rows_sums.value, "magnitude": rows_sums.magnitude} if Want.VALUE in want else {}
+        found = Statistics(want, **fields, gradient=back.plain, curvature_sd=back.absolute, information=back.squared)
+        return found, RowTerms(
+            *(RowParts(chunks, handles, name, sums.counts[k], layer.dtype) for k, name in enumerate(RowTerms._fields))
+        )
+
+    def curvatures(self, layer: Layer, kappa: Any, sd: Any, want: Want) -> tuple[Any, Any]:
+        """Return ``D_j sigma_j = sum_i |w_ij| s_i kappa_i`` and ``H_j = sum_i w_ij^2 kappa_i``, those wanted."""
+        if not want & (Want.CURVATURE | Want.INFORMATION):
+            return None, None
+        mine, field = kappa_of(layer.weights.chunks, kappa)
+        vectors = Three(None, sd if Want.CURVATURE in want else None, None)
+        back = _pass(layer.weights.chunks, vectors, _weighted_spreads, mine, shared=(field, want))[2]
+        return back.absolute, back.squared
+
+    def normal_product(self, layer: Layer, kappa: Any, p: Any) -> tuple[Any, Any]:
+        """Return ``W^T K W p``, (N, m), and ``p^T W^T K W p``, (N,)."""
+        mine, field = kappa_of(layer.weights.chunks, kappa)
+        _, squares, back = _pass(layer.weights.chunks, Three(p, None, None), _weighted_image, mine, shared=(field,))
+        return back.plain, squares
+
+
+class Three(NamedTuple):
+    """Vectors for products with W, |W| and W∘W, or with their transposes, or what these give; some may be ``None``."""
+
+    plain: Any
+    absolute: Any
+    squared: Any
+
+    def __add__(self, other: Any) -> Three:
+        return Three(*(None if one is None else one + more for one, more in zip(self, other, strict=True)))
+
+
+class Held(NamedTuple):
+    """What a pass leaves with a chunk of rows: its part of the sum over rows, terms, and what goes to the chunks."""
+
+    total: Any
+    terms: RowTerms | None
+    back: Three
+
+
+def _pass(
+    chunks: Chunks, vectors: Three, function: Any, *own: Sequence[Any], shared: tuple[Any, ...], stays: bool = False
+) -> tuple[list[Any], Any, Three]:
+    """Return handles of what ``function`` makes of the sums over columns, its total, and the sums over rows."""
+    parts = chunks.place([_cut(vectors, columns) for columns in chunks.columns])
+    projected = chunks.sums(chunks.by_row(chunks.map(project, chunks.to_columns(parts))), once=True)
+    handles = chunks.derive(function, projected, *own, shared=shared)
+    # Where terms stay, what goes to the chunks is a task of its own: they need not travel along.
+    back = chunks.derive(_back, handles) if stays else handles
+    collected = chunks.sums(chunks.by_column(chunks.map(_collect, chunks.to_rows(back))))
+    *columns, total = chunks.fetch([*collected, *chunks.sums([handles], _total)])
+    joined = (None if field[0] is None else np.concatenate(field, axis=1) for field in zip(*columns, strict=True))
+    return handles, total, Three(*joined)
+
+
+def _cut(vectors: Three, columns: slice) -> Three:
+    return Three(*(None if one is None else np.ascontiguousarray(one[:, columns]) for one in vectors))
+
+
+def project(weights: Weights, own: Three) -> Three:
+    """Return ``W y``, ``|W| y`` and ``(W∘W) y`` of those that are given."""
+    return Three(
+        None if own.plain is None else weights.forward(own.plain),
+        None if own.absolute is None else abs(weights).forward(own.absolute),
+        None if own.squared is None else weights.square().forward(own.squared),
+    )
+
+
+def collect(weights: Weights, rows: Three) -> Three:
+    """Return ``W^T r``, ``|W|^T r`` and ``(W∘W)^T r`` of those that are given."""
+    return Three(
+        None if rows.plain is None else weights.adjoint(rows.plain),
+        None if rows.absolute is None else abs(weights).adjoint(rows.absolute),
+        None if rows.squared is None else weights.square().adjoint(rows.squared),
+    )
+
+
+def _terms(sums: Three, own: ChunkRows, given: Any, inner: RowEngine, want: Want, spread: Spread | None) -> Held:
+    """Return the terms of rows from the sums over all columns."""
+    spreads = {None: given, Spread.NONE: np.zeros((1, len(own.bias))), Spread.ABSOLUTE: sums.absolute}
+    found = np.sqrt(sums.squared) if spread is Spread.SQUARED else spreads[spread]
+    value, magnitude, terms = inner.row_terms(own.rows, sums.plain, found)
+    absolute = sums.absolute * terms.kappa if Want.CURVATURE in want else None
+    back = Three(
+        terms.error if Want.GRADIENT in want else None, absolute, terms.kappa if Want.INFORMATION in want else None
+    )
+    sums_of_rows = Statistics(Want.VALUE, value=value, magnitude=magnitude)
+    return Held(Sums(sums_of_rows, tuple(len(one) for one in terms)), terms, back)
+
+
+def _weighted_spreads(sums: Three, held: Any, field: str | None, want: Want) -> Held:
+    """Return ``s_i kappa_i`` and ``kappa_i``, those wanted."""
+    kappa = term(held, field)
+    absolute = None if sums.absolute is None else sums.absolute * kappa
+    return Held(0, None, Three(None, absolute, kappa if Want.INFORMATION in want else None))
+
+
+def _weighted_image(sums: Three, held: Any, field: str | None) -> Held:
+    """Return ``K W p`` and its inner product with ``W p``."""
+    image = sums.plain
+    weighted = (term(held, field) * image).astype(image.dtype, copy=False)
+    return Held(np.sum(image * weighted, axis=1, dtype=np.float64), None, Three(weighted, None, None))
+
+
+def _observe(part: tuple[Any, Array, Observations], inner: RowEngine, dtype: np.dtype[Any]) -> ChunkRows:
+    family, bias, own = part
+    return ChunkRows(family, bias, inner.observe(_rows_alone(family, bias, dtype), own))
+
+
+def _rows_alone(family: Any, bias: Array, dtype: np.dtype[Any]) -> Layer:
+    """Return a layer for what asks for its rows but not for W."""
+    return Layer(family, as_weights(scipy.sparse.csr_array((len(bias), 1), dtype=dtype)), bias)
+
+
+def _back(held: Held) -> Three:
+    return held.back
+
+
+def _collect(weights: Weights, rows: Held | Three) -> Three:
+    return collect(weights, rows.back if isinstance(rows, Held) else rows)
+
+
+def _total(held: Held) -> Any:
+    return held.total

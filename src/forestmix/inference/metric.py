@@ -1,0 +1,198 @@
+"""Newton's steps with a quasi-Newton metric, for rows of varying curvature and large W: their inner products are kept.
+
+The means take Newton steps, ``(diag(1 / sigma0^2) + W^T diag(kappa) W) step = gradient``, solved roughly by conjugate
+gradients; the variances take their fixed point ``1 / sigma_j^2 = 1 / sigma0_j^2 + information_j`` along with them. An
+inner iteration is one pass over W that needs no one-dimensional expectations.
+
+Every inner iteration leaves a pair (direction, its image), which is exact curvature. The last few pairs make a
+limited-memory quasi-Newton metric (Morales and Nocedal, *Automatic preconditioning by limited memory quasi-Newton
+updating*, SIAM J. Optim. 10, 2000), with the diagonal of the matrix as its start. It preconditions the next inner
+solve; and as long as a step from the metric alone still cuts the gradient by enough, no inner solve is made at all. So
+easy problems are solved by quasi-Newton steps of one pass each, and ill-conditioned ones, on which those stall, by
+Newton's: each time that a step from the metric is refused, twice as many solves are made before the next is tried.
+``python -m benchmarks passes`` measures it beside Newton-CG and L-BFGS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import copy
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from forestmix.arrays import Array
+from forestmix.inference.newton import JointNewton, Newton, safe_share
+from forestmix.latents import GaussianFactors
+from forestmix.problem import newton_system
+from forestmix.problem.conjugate import conjugate_gradients, dot, quotient
+from forestmix.problem.gaussian import GaussianProblem
+from forestmix.problem.points import GaussianPoint
+from forestmix.problem.updates import part_way
+
+#: Pairs that the metric keeps, each two vectors of length m.
+PAIRS = 40
+#: An inner solve ends when the residual, in the metric of q's precision, is this fraction of the gradient.
+FORCING = 0.3
+#: Inner iterations at most.
+INNER = 100
+#: A step that cut the gradient to this fraction is followed by one from the metric alone.
+ENOUGH = 0.8
+#: A step is a setback if it is refused, or leaves the variances' error at more than this fraction and above a limit.
+STUCK, ENOUGH_OF_VARIANCES = 0.5, 1e-4
+#: Setbacks after which means and variances step together.
+SETBACKS = 8
+#: How often a refused step is halved before the plain step takes its place.
+SHORTER_STEPS = 4
+
+
+class Pair(NamedTuple):
+    """A direction s and its image y, (N, m), and ``1 / s^T y``, 0 where there is no such pair, (N, 1)."""
+
+    direction: Array
+    image: Array
+    inverse: Array
+
+    @classmethod
+    def of(cls, direction: Array, image: Array) -> Pair:
+        """Return the pair; one of zeros changes nothing."""
+        product = dot(direction, image)
+        return cls(direction, image, quotient(np.ones_like(product), product))
+
+
+class MetricNewton(JointNewton):
+    """The pairs of the metric for each observation, and whether the last step cut the gradient by enough.
+
+    ``from_metric``: whether the last step was made without a solve; ``solves``: how many are made before the next such
+    step is tried, and ``pause``: how many there were the last time.
+    """
+
+    def __init__(self, n_observations: int) -> None:
+        super().__init__()
+        self.pairs: list[Pair] = []
+        self.last: tuple[Array, Array, Array] | None = None
+        self.trusted = np.zeros(n_observations, bool)
+        self.from_metric, self.solves, self.pause = False, 0, 0
+        self.setbacks, self.last_variances, self.jointly = 0, np.inf, False
+
+    def take(self, keep: Array) -> MetricNewton:
+        """Return the memory of the chosen observations."""
+        chosen = copy(self)
+        chosen.pairs = [Pair(*(part[keep] for part in pair)) for pair in self.pairs]
+        chosen.trusted = self.trusted[keep]
+        if self.last is not None:
+            mean, gradient, norm = self.last
+            chosen.last = (mean[keep], gradient[keep], norm[keep])
+        return chosen
+
+    def forget(self, which: Array) -> None:
+        """Do not step from the metric alone where it has just led astray, and wait longer each time that it does."""
+        self.setbacks += 1
+        if self.last is not None:
+            self.last[2][which] = 0
+        if self.from_metric:
+            self.solves = self.pause = 2 * self.pause + 1
+
+    def steps(self, problem: GaussianProblem, point: GaussianPoint) -> tuple[Iterator[Any], int]:
+        """Return the next step of the means, and the variances' fixed point at the current rows.
+
+        Where the rows tie the two together, so that neither gets anywhere by itself, joint steps take over.
+        """
+        self.jointly = self.jointly or self._is_tied(problem, point)
+        if self.jointly:
+            return super().steps(problem, point)
+        precision = problem.prior.precision + problem.exact_information(point)
+        norm = np.sqrt(dot(point.gradient, point.gradient / precision))
+        self._learn(point, norm)
+        self.from_metric = bool(self.pairs) and self.solves == 0 and bool(self.trusted.all())
+        if self.from_metric:
+            step, inner = self._metric(point.gradient, precision / self._share_of_diagonal(precision)), 0
+        else:
+            step, inner = self._solve(problem, point, precision, norm)
+            self.solves = max(0, self.solves - 1)
+        self.last = (point.q.mean, point.gradient, norm)
+        q = GaussianFactors((point.q.mean + step).astype(step.dtype), 1 / np.sqrt(problem.precision(point)))
+        return _shorter(problem, point.q, q), inner
+
+    def _is_tied(self, problem: GaussianProblem, point: GaussianPoint) -> bool:
+        """Count the steps that were refused or left the variances' error as it was; return whether they are many."""
+        variances = float(np.max(problem.variance_norm(point)))
+        if variances > max(STUCK * self.last_variances, ENOUGH_OF_VARIANCES):
+            self.setbacks += 1
+        self.last_variances = variances
+        return self.setbacks > SETBACKS and problem.joint
+
+    def _learn(self, point: GaussianPoint, norm: Array) -> None:
+        """Judge the last step by the gradient that it left, and keep it as a pair."""
+        if self.last is None:
+            return
+        mean, gradient, before = self.last
+        self.trusted = (norm < ENOUGH * before)[:, 0]
+        change, fall = point.q.mean - mean, gradient - point.gradient
+        usable = dot(change, fall) > 1e-8 * np.sqrt(dot(change, change) * dot(fall, fall))
+        if usable.any():
+            self._keep(np.where(usable, change, 0), np.where(usable, fall, 0))
+
+    def _keep(self, direction: Array, image: Array) -> None:
+        self.pairs = [*self.pairs, Pair.of(direction, image)][-PAIRS:]
+
+    def _share_of_diagonal(self, precision: Array) -> Array:
+        """Return ``s^T y / y^T P^-1 y`` of the last pair, at most 1, (N, 1): how far to go where no pair has been.
+
+        The diagonal P alone would go too far: it knows nothing of latents that share their rows.
+        """
+        direction, image, _ = self.pairs[-1]
+        share = quotient(dot(direction, image), dot(image, image / precision))
+        return np.where((share > 0) & (share < 1), share, 1)
+
+    def _metric(self, gradient: Array, precision: Array) -> Array:
+        """Apply the two-loop recursion, with the diagonal as the first metric; a pair of zeros changes nothing."""
+        rest, shares = gradient.copy(), []
+        for pair in reversed(self.pairs):
+            shares.append((dot(pair.direction, rest) * pair.inverse).astype(gradient.dtype))
+            rest -= shares[-1] * pair.image
+        step = (rest / precision).astype(gradient.dtype)
+        for pair in self.pairs:
+            step += (shares.pop() - dot(pair.image, step) * pair.inverse).astype(gradient.dtype) * pair.direction
+        return step
+
+    def _solve(self, problem: Any, point: GaussianPoint, precision: Array, norm: Array) -> tuple[Array, int]:
+        """Solve for the Newton step by conjugate gradients, to FORCING; return it and the number of iterations."""
+        new_pairs: list[tuple[Array, Array]] = []
+
+        def product(direction: Array) -> tuple[Array, Array]:
+            image, curvature = problem.normal_image(direction, point.terms.kappa)
+            return image, curvature[:, np.newaxis]
+
+        def enough(residual: Array, squared: Array) -> Array:
+            # All observations go on until the last one is there: a pass costs as much for one as for some.
+            return np.full_like(norm, (np.sqrt(dot(residual, residual / precision)) <= FORCING * norm).all(), bool)
+
+        def keep(direction: Array, image: Array) -> None:
+            new_pairs.append((direction, image))
+
+        metric = partial(self._metric, precision=precision)
+        step = conjugate_gradients(point.gradient, product, metric, enough, INNER, keep).x
+        # Not before the solve has ended: conjugate gradients need one and the same metric throughout.
+        for pair in new_pairs:
+            self._keep(*pair)
+        return step, len(new_pairs)
+
+
+def _shorter(problem: GaussianProblem, old: GaussianFactors, whole: GaussianFactors) -> Iterator[GaussianFactors]:
+    """Yield a step and parts of it, straight in the means and in the precisions."""
+    yield whole
+    share: Any = 1.0
+    if not problem.family.curvature_is_bounded:
+        # Where a grows like an exponential, a step too long by far is the rule, and halving it would take long.
+        share = safe_share(problem, whole.mean - old.mean)
+        yield part_way(old, whole, share)
+    for halvings in range(1, SHORTER_STEPS + 1):
+        yield part_way(old, whole, 0.5**halvings * share)
+
+
+def newton(problem: GaussianProblem, point: GaussianPoint, method: str) -> Newton:
+    """Return joint steps where the system is cheap to factor, or has no host arrays, and else separate ones."""
+    jointly = not problem.on_host or (problem.joint and newton_system.cost(problem) <= newton_system.CHEAP)
+    return JointNewton() if jointly else MetricNewton(len(point.objective))

@@ -1,0 +1,193 @@
+"""What a Gaussian q leaves out: the evidence above its ELBO, and variances that are a little wider.
+
+At the best ``q = N(mu, Sigma)`` the function ``l(y) = log p(x, y) - log q(y)`` has no parts of order 1 and 2 in the
+Hermite polynomials of q (Opper and Archambeau 2009), so all of ``log p(x) - ELBO = log E exp(l - E l)`` comes from
+order 3 on. In independent coordinates z of q, those of ``BlockFactor.row_coordinates``, row i has
+``eta_i = m_i + c_i . z``. Along one coordinate all orders are known, by one-dimensional quadrature::
+
+    h_a(z) = E[l | z_a = z] - E l = sum_i E[log p(x_i | eta_i) | z_a = z], without its parts of order 0, 1 and 2
+    log E exp h_a >= 0        and z_a has the density N(z; 0, 1) exp h_a(z)
+
+Terms that mix coordinates are taken at order 3, with ``T_abc = sum_i E a'''(eta_i) c_ia c_ib c_ic``::
+
+    log p(x) - ELBO ~ sum_a log E exp h_a + sum of T_abc^2 / 12 over a, b, c not all the same
+    Cov(z)_ab - [a = b] ~ sum_cd T_acd T_bcd / 2, and for its part T_aaa^2 / 2 the variance of the density above
+
+Groups whose effects are eliminated one by one have a coordinate each, in which only their own rows are: with the other
+latents known this is exact for them. For Gaussian rows all of it is 0.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import scipy
+
+from forestmix.arrays import Array
+from forestmix.engines.rows import RowData, curvature_slopes, expected_terms
+
+if TYPE_CHECKING:
+    from forestmix.posterior.factor import RowCoordinates
+    from forestmix.posterior.full import FullFit
+
+#: Nodes of the quadrature along one coordinate.
+NODES = 13
+#: What quadratures along the coordinates that are not of groups may take, in nodes times rows, and the estimate from
+#: which on one is made, in nats for each node and row. Where all of them are cheap, all are made: rows repeated and
+#: weighted then give the same.
+MOST_QUADRATURE, WORTH, CHEAP = 1e7, 3e-8, 2e5
+#: Products that T may take, and entries of its part for each group; beyond, what mixes coordinates is left out.
+MOST_PRODUCTS, MOST_ENTRIES = 2e9, 4e6
+#: Bytes of products of coordinates at a time.
+MEMORY_BUDGET = 2**25
+
+
+class Remainder(NamedTuple):
+    """``evidence``: estimate of ``log p(x) - ELBO``; variances of z: ``block`` (|block|,) and ``rest`` (p, p)."""
+
+    evidence: float
+    block: Array
+    rest: Array
+
+
+class _Along(NamedTuple):
+    """Of the densities along coordinates: ``log E exp h`` and the variance, (K,) each."""
+
+    evidence: Array
+    variance: Array
+
+
+def remainder(rows: RowData, fit: FullFit) -> Remainder:
+    """Return what is left out at the best q; ``rows`` are those of its one observation."""
+    n, p = len(fit.eta), len(fit.covariance.columns.rest)
+    mixing, quadratures = n * p**3 <= MOST_PRODUCTS, int(MOST_QUADRATURE // (NODES * max(n, 1)))
+    coordinates = fit.covariance.row_coordinates(rest=mixing or quadratures > p // 4)
+    one = _Rows(rows, fit)
+    block = one.along_groups(coordinates)
+    evidence, rest = float(np.sum(block.evidence)), np.eye(len(coordinates.rest))
+    mixed_variance = np.zeros(len(block.variance))
+    third, fourth = one.slopes()
+    if coordinates.rest.size and mixing:
+        tensor = _Third(third, coordinates)
+        evidence += tensor.evidence()
+        rest, mixed_variance = rest + 0.5 * tensor.squares(), 0.5 * tensor.block_squares()
+    for a in _worth(third, fourth, coordinates.rest)[:quadratures]:
+        along, own = one.along(coordinates.rest[a]), float(np.sum(third * coordinates.rest[a] ** 3)) ** 2
+        evidence += float(along.evidence[0])
+        rest[a, a] += along.variance[0] - 1
+        if mixing:
+            evidence -= own / 12
+            rest[a, a] -= 0.5 * own
+    return Remainder(evidence, block.variance + mixed_variance, rest)
+
+
+class _Rows:
+    """The rows at q, seen along one coordinate."""
+
+    def __init__(self, rows: RowData, fit: FullFit) -> None:
+        self.rows, self.fit = rows, fit
+        self.value = self._values(fit.eta, fit.variance)
+
+    def slopes(self) -> tuple[Array, Array]:
+        """Return ``E a'''`` and ``E a''''`` of each row."""
+        found = curvature_slopes(self.rows, self.fit.eta[None], np.sqrt(self.fit.variance)[None])
+        third, fourth = (np.broadcast_to(one, (1, len(self.fit.eta)))[0] for one in found)
+        return third, fourth
+
+    def along_groups(self, coordinates: RowCoordinates) -> _Along:
+        """Return what is along the coordinate of each group, by sums over its own rows."""
+        own = np.flatnonzero(coordinates.column >= 0)
+        columns, count = coordinates.column[own], coordinates.groups
+        if not count:
+            return _Along(np.zeros(0), np.zeros(0))
+        each = (np.bincount(columns, part[own], minlength=count) for part in self._parts(coordinates.block))
+        return _tilted(np.stack(list(each)))
+
+    def along(self, shift: Array) -> _Along:
+        """Return what is along one coordinate that any row may have, with weight ``shift``."""
+        return _tilted(np.array([[np.sum(part)] for part in self._parts(shift)]))
+
+    def _parts(self, shift: Array) -> list[Array]:
+        """Return each row's part of h at the nodes z: for ``eta_i = m_i + shift_i z + ...``."""
+        fit, (nodes, _) = self.fit, _hermite()
+        left, square = np.maximum(fit.variance - shift**2, 0.0), 0.5 * fit.kappa * shift**2
+        return [
+            self._values(fit.eta + shift * z, left) - self.value - fit.error * shift * z + square * (z**2 - 1)
+            for z in nodes
+        ]
+
+    def _values(self, eta: Array, variance: Array) -> Array:
+        found = expected_terms(self.rows, eta[None], np.sqrt(variance)[None])[0]
+        return np.broadcast_to(found, (1, len(eta)))[0]
+
+
+class _Third:
+    """T in its parts: of rest coordinates alone (p, p, p), and with one or two of a group, ``groups`` and ``pairs``."""
+
+    def __init__(self, third: Array, coordinates: RowCoordinates) -> None:
+        c, count = coordinates.rest, coordinates.groups
+        p, n = c.shape
+        self.alone = np.zeros((p, p * p))
+        own = np.flatnonzero(coordinates.column >= 0)
+        places = (coordinates.column[own], own)
+
+        def sums(weights: Array) -> scipy.sparse.csr_array:
+            return scipy.sparse.csr_array((weights[own], places), shape=(count, n))
+
+        self.pairs = sums(third * coordinates.block**2) @ c.T
+        once, self.groups = sums(third * coordinates.block), np.zeros((0, p * p))
+        if count and count * p * p <= MOST_ENTRIES:
+            self.groups = np.zeros((count, p * p))
+        step = max(1, MEMORY_BUDGET // (8 * p * p))
+        for start in range(0, n, step):
+            part = slice(start, start + step)
+            products = (c[:, None, part] * c[None, :, part]).reshape(p * p, -1).T
+            self.alone += (c[:, part] * third[part]) @ products
+            if len(self.groups):
+                self.groups += once[:, part] @ products
+
+    def evidence(self) -> float:
+        """Return the sum of ``T_abc^2 / 12`` but for that of three times the same group."""
+        return float(3 * np.sum(self.pairs**2) + 3 * np.sum(self.groups**2) + np.sum(self.alone**2)) / 12
+
+    def squares(self) -> Array:
+        """Return ``sum_cd T_acd T_bcd`` for the rest coordinates, (p, p)."""
+        p = len(self.alone)
+        once = self.groups.reshape(-1, p)
+        return self.pairs.T @ self.pairs + 2 * once.T @ once + self.alone @ self.alone.T
+
+    def block_squares(self) -> Array:
+        """Return ``sum_cd T_jcd^2`` for each group j, but for c = d = j."""
+        found = 2 * np.sum(self.pairs**2, axis=1)
+        return found + np.sum(self.groups**2, axis=1) if len(self.groups) else found
+
+
+def _worth(third: Array, fourth: Array, rest: Array) -> list[int]:
+    """Return the rest coordinates, the most worthwhile first, that a quadrature is to be made along."""
+    square = rest * rest
+    estimate = ((square * rest) @ third) ** 2 / 12 + ((square * square) @ fourth) ** 2 / 48
+    least = WORTH * NODES * len(third) if NODES * rest.size > CHEAP else 0.0
+    return [int(a) for a in np.argsort(-estimate) if estimate[a] > least]
+
+
+def _tilted(h: Array) -> _Along:
+    """Return ``log E exp h`` and the variance under ``N(z; 0, 1) exp h`` from h at the nodes, (nodes, K).
+
+    Where h is not finite, far out of the range of the rows, nothing is taken to be left out.
+    """
+    nodes, log_weights = _hermite()
+    h = np.where(np.isfinite(h).all(axis=0), h, 0.0)
+    log_terms = h + log_weights[:, None]
+    evidence = scipy.special.logsumexp(log_terms, axis=0)
+    weights = np.exp(log_terms - evidence)
+    mean = nodes @ weights
+    return _Along(evidence, nodes**2 @ weights - mean**2)
+
+
+@cache
+def _hermite() -> tuple[Array, Array]:
+    """Return nodes and log weights of Gauss-Hermite quadrature for the standard normal distribution."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
+    return nodes, np.log(weights / np.sum(weights))

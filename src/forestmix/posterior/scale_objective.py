@@ -1,0 +1,138 @@
+"""The objective that unknown scales are found by: log prior plus the best ELBO, its slope, and what is left out.
+
+See ``integrate.py``.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from forestmix.arrays import Array
+from forestmix.model import DEF, Observations
+from forestmix.posterior.course import Stopped, fallen
+from forestmix.posterior.full import FullFit, FullProblem, Start
+from forestmix.posterior.journal import Fits, Journal, no_journal, place_of
+from forestmix.posterior.remainder import Remainder
+from forestmix.posterior.scale_terms import Moments, ScaleTerms
+
+#: What the ELBO of an inner fit may still gain, in nats: means are then within 5e-4 posterior sds.
+INNER_TOLERANCE = 1e-7
+#: The most that starts are extrapolated: the sum of the sizes of the weights of the fits that they come from.
+MOST_EXTRAPOLATION = 4.0
+#: Slope of L, in nats for a scale that is e times as large, below which the climb ends where the mode is all there is.
+SLOPE_TOLERANCE = 1e-3
+#: About how many nodes an integral takes, by the number of scales; only the time left is told by it.
+EXPECTED_NODES = {1: 25, 2: 120, 3: 500, 4: 300}
+#: Bytes that the starts of inner fits may take.
+STARTS_BYTES = 2**28
+
+
+class Evaluated(NamedTuple):
+    """Log prior plus ELBO at some theta, its slope (K,), and the fit of each observation.
+
+    ``remainders``: what each fit leaves out, where that was asked for.
+    """
+
+    value: float
+    slope: Array
+    fits: tuple[FullFit, ...]
+    remainders: tuple[Remainder, ...] = ()
+
+    @property
+    def left_out(self) -> float:
+        """What the ELBO leaves out of the log evidence."""
+        return sum(one.evidence for one in self.remainders)
+
+
+class ScaleObjective:
+    """L and its slope, for a model and its data; inner fits start from the nearest theta that is known."""
+
+    def __init__(self, model: DEF, data: Observations, journal: Journal | None = None) -> None:
+        self.model, self.terms, self.problem = model, ScaleTerms(model, data), FullProblem(model, data)
+        self.journal = no_journal() if journal is None else journal
+        self.course, self.count, self.climbed, self._first_slope = self.journal.course, 0, 0, 0.0
+        self.best: tuple[float, Array] | None = None
+        self._starts: list[tuple[Array, list[Start]]] = []
+        entries = len(data.x) * (model.n_observed + model.n_latent)
+        self._most_starts = int(np.clip(STARTS_BYTES // (8 * entries), 4, 256))
+
+    def evaluate(self, theta: Array, *, whole: bool = False) -> Evaluated:
+        """Return log prior plus ELBO, its slope by the envelope theorem, the inner fits, and what these leave out."""
+        known = self.model.with_scales(np.exp(theta))
+        fits = self._fits(known, theta)
+        self._remember(theta, fits)
+        value, slope = self.terms.log_prior(theta)
+        variances: dict[int, Array] = {}
+        for fit in fits:
+            if id(fit.covariance) not in variances:
+                variances[id(fit.covariance)] = fit.covariance.variance()
+            own = Moments(fit.error, fit.kappa, fit.variance, fit.mean, variances[id(fit.covariance)])
+            counts, sums = self.terms.statistics(theta, own)
+            value, slope = value + fit.elbo, slope + sums - counts
+        if self.best is None or value > self.best[0]:
+            self.best = value, theta.copy()
+        self._tell(value, slope, [(fit.mean, variances[id(fit.covariance)]) for fit in fits])
+        return Evaluated(value, slope, fits, self.problem.remainders(known, fits) if whole else ())
+
+    def _tell(self, value: float, slope: Array, moments: list[tuple[Array, Array]]) -> None:
+        """Say how far the work is: the first half is the climb, the second the nodes."""
+        self.count += 1
+        steep = float(np.max(np.abs(slope)))
+        self._first_slope = self._first_slope or steep
+        share = 0.5 * fallen(steep, self._first_slope, SLOPE_TOLERANCE)
+        if self.climbed:
+            nodes = EXPECTED_NODES.get(len(slope), EXPECTED_NODES[4])
+            share = 0.5 + 0.5 * min((self.count - self.climbed) / nodes, 0.98)
+
+        def stacked() -> tuple[Array, Array]:
+            means, variances = zip(*moments, strict=True)
+            return np.stack(means), np.stack(variances)
+
+        if self.course.tell(value, share, stacked):
+            raise Stopped
+
+    def _fits(self, known: DEF, theta: Array) -> tuple[FullFit, ...]:
+        """Return the inner fits, where a run before has ended them if it has."""
+        if known.layers[0].family.curvature_is_constant:
+            return self.problem.fit(known)
+        found = self.journal.fits(theta)
+        if found is not None:
+            fits = self.problem.again(known, found.places)
+        else:
+            fits = self.problem.fit(known, self._start(theta), INNER_TOLERANCE)
+            found = Fits(theta, [place_of(fit) for fit in fits])
+        self.journal.note(found)
+        return fits
+
+    def _start(self, theta: Array) -> list[Start] | None:
+        """Return where the inner fits may start: by a plane through those at the nearest theta.
+
+        The weights w of the least norm with ``sum_s w_s = 1`` and ``sum_s w_s theta_s = theta``; curvatures of rows,
+        which are positive, by their logarithms.
+        """
+        if not self._starts:
+            return None
+        order = np.argsort([float(np.sum((theta - known) ** 2)) for known, _ in self._starts])
+        near = [self._starts[k] for k in order[: 2 * len(theta) + 1]]
+        places = np.array([np.append(known - theta, 1.0) for known, _ in near]).T
+        weights = np.linalg.lstsq(places, np.eye(len(places))[-1], rcond=1e-6)[0]
+        exact = np.allclose(places @ weights, np.eye(len(places))[-1], atol=1e-6)
+        if not exact or np.sum(np.abs(weights)) > MOST_EXTRAPOLATION:
+            return near[0][1]
+        pairs = zip(*(starts for _, starts in near), strict=True)
+        return [Start(*_weighted(weights, list(each))) for each in pairs]
+
+    def _remember(self, theta: Array, fits: tuple[FullFit, ...]) -> None:
+        """Keep where fits ended, of the last theta, as many as memory allows; rows of constant curvature need none."""
+        if self.model.layers[0].family.curvature_is_constant:
+            return
+        self._starts = [*self._starts[1 - self._most_starts :], (theta, [Start(fit.mean, fit.kappa) for fit in fits])]
+
+
+def _weighted(weights: Array, starts: list[Start]) -> tuple[Array, Array]:
+    """Return the weighted mean of means, and that of curvatures, which stay 0 where they are, on a log scale."""
+    mean = sum(weight * one.mean for weight, one in zip(weights, starts, strict=True))
+    logs = sum(weight * np.log(np.maximum(one.kappa, 1e-300)) for weight, one in zip(weights, starts, strict=True))
+    return np.asarray(mean), np.where(starts[0].kappa > 0, np.exp(logs), 0.0)

@@ -1,0 +1,180 @@
+"""Many observations in a Dask array: each chunk ends as it would in memory, and nothing is gathered on the way."""
+
+import dask
+import dask.array
+import numpy as np
+import pytest
+
+import forestmix as fmx
+from forestmix.errors import ArgumentError, ForestmixError
+from forestmix.inference.status import Status
+
+RNG = np.random.default_rng(2)
+W = RNG.standard_normal((12, 4)) / 3
+DEEP = RNG.standard_normal((4, 2))
+MODELS = {
+    "gaussian": fmx.DEF(fmx.Layer(fmx.Gaussian(0.5), W)),
+    "poisson": fmx.DEF(fmx.Layer(fmx.Poisson(), W)),
+    "binary": fmx.DEF(fmx.Layer(fmx.Gaussian(0.5), W), prior=fmx.Prior(fmx.Bernoulli())),
+    "deep": fmx.DEF(fmx.Layer(fmx.Bernoulli(), W), fmx.Layer(fmx.Gaussian(1.0), DEEP)),
+}
+
+
+def batch(name, size=23, missing=False):
+    x = MODELS[name].sample(np.random.default_rng(1), size=size).x
+    if missing:
+        x[3, 2] = x[11, 5] = np.nan
+    return x, dask.array.from_array(x, chunks=(7, 5))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_chunks_end_as_they_do_in_memory(name):
+    x, parted = batch(name, missing=name == "poisson")
+    right, found = (fmx.infer(MODELS[name], one, tol=1e-10) for one in (x, parted))
+    for one, other in zip(found.layers, right.layers, strict=True):
+        mean, sd = dask.compute(one.mean, one.sd)
+        np.testing.assert_allclose(mean, other.mean, rtol=0, atol=1e-8)
+        np.testing.assert_allclose(sd, other.sd, rtol=0, atol=1e-8)
+    objective, status, converged, n_iter = dask.compute(found.objective, found.status, found.converged, found.n_iter)
+    np.testing.assert_allclose(objective, right.objective, rtol=1e-9)
+    assert list(status) == list(right.status)
+    assert converged.all()
+    assert n_iter.shape == (23,)
+    assert found.message.startswith("23 of 23 observations: Converged")
+    assert repr(found).startswith("<MappedResult of 23 observations in 4 chunks")
+
+
+def test_the_posterior_of_each_chunk():
+    x, parted = batch("poisson")
+    right = fmx.infer(MODELS["poisson"], x, tol=1e-10).posterior()
+    found = fmx.infer(MODELS["poisson"], parted, tol=1e-10).posterior()
+    low, high = found.interval(0.5)
+    pairs = [
+        (found.mean, right.mean),
+        (found.sd, right.sd),
+        (low, right.interval(0.5)[0]),
+        (high, right.interval(0.5)[1]),
+    ]
+    for got, expected in pairs:
+        np.testing.assert_allclose(got.compute(), expected, rtol=0, atol=1e-7)
+
+
+def test_nothing_runs_until_it_is_asked_for_and_each_chunk_once(monkeypatch):
+    runs = []
+    loop = fmx.inference.loop.Run.loop
+
+    def counted(self, *arguments):
+        runs.append(self.problem.n_observations)
+        return loop(self, *arguments)
+
+    monkeypatch.setattr(fmx.inference.loop.Run, "loop", counted)
+    found = fmx.infer(MODELS["gaussian"], batch("gaussian")[1])
+    assert runs == []
+    kept = found.persist()
+    dask.compute(kept.mean, kept.sd, kept.status)
+    kept.objective.compute()
+    assert sorted(runs) == [2, 7, 7, 7]
+
+
+def test_chunks_of_unknown_sizes():
+    x, parted = batch("gaussian")
+    unknown = parted[parted[:, 0] > -np.inf]
+    assert np.isnan(unknown.shape[0])
+    found = fmx.infer(MODELS["gaussian"], unknown)
+    np.testing.assert_allclose(found.mean.compute(), fmx.infer(MODELS["gaussian"], x).mean, atol=1e-8)
+
+
+def test_what_goes_with_data_in_memory_is_refused():
+    model, (x, parted) = MODELS["gaussian"], batch("gaussian")
+    unknown = fmx.DEF(fmx.Layer(fmx.Gaussian(), W))
+    for arguments, options, message in (
+        ((model, parted[:, :5]), {}, r"x must have shape \(N, 12\)"),
+        ((unknown, parted), {}, "model must have known scales"),
+        ((model, parted), {"init": (x, x)}, "init must be None"),
+        ((model, parted), {"callback": print}, "callback must be None"),
+        ((model, parted), {"checkpoint": "run.npz"}, "checkpoint must be None"),
+        ((model, x), {"out": "folder.zarr"}, "out must be None but for x in a Dask array"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            fmx.infer(*arguments, **options)
+    with pytest.raises(ForestmixError, match=r"Use layers\[k\].mean"):
+        fmx.infer(MODELS["deep"], batch("deep")[1]).mean  # noqa: B018
+
+
+def test_weights_in_chunks_take_the_observations_as_one_batch():
+    x, parted = batch("gaussian")
+    chunked = fmx.DEF(fmx.Layer(fmx.Gaussian(0.5), [W[:5], W[5:]]))
+    np.testing.assert_allclose(fmx.infer(chunked, parted).mean, fmx.infer(MODELS["gaussian"], x).mean, atol=1e-6)
+
+
+@pytest.fixture
+def zarr():
+    return pytest.importorskip("zarr", reason="needs the extra [zarr]")
+
+
+def test_results_go_to_zarr(zarr, tmp_path):
+    x, parted = batch("deep")
+    right = fmx.infer(MODELS["deep"], x, tol=1e-10)
+    found = fmx.infer(MODELS["deep"], parted, tol=1e-10, out=tmp_path / "a.zarr")
+    group = zarr.open_group(str(tmp_path / "a.zarr"), mode="r")
+    for k, layer in enumerate(right.layers):
+        np.testing.assert_allclose(group[f"mean_{k}"][:], layer.mean, atol=1e-8)
+        np.testing.assert_allclose(found.layers[k].sd.compute(), layer.sd, atol=1e-8)
+        assert group[f"mean_{k}"].chunks == (7, layer.mean.shape[1])
+    assert list(found.status.compute()) == list(right.status)
+    assert [group.attrs["statuses"][code] for code in group["status"][:]] == [one.name for one in right.status]
+    fmx.infer(MODELS["deep"], parted).posterior().to_zarr(tmp_path / "b.zarr")
+    np.testing.assert_allclose(
+        zarr.open_group(str(tmp_path / "b.zarr"))["sd_0"][:], right.posterior().layers[0].sd, atol=1e-4
+    )
+
+
+def test_a_killed_run_leaves_whole_chunks_and_goes_on(zarr, tmp_path, monkeypatch):
+    model, (x, _) = MODELS["gaussian"], batch("gaussian")
+    touched = []
+
+    def seen(block, broken):
+        if len(block):  # Dask tries a block of nothing to learn the type
+            touched.append(float(block[0, 0]))
+            if broken and block[0, 0] == x[14, 0]:
+                raise RuntimeError("the power is gone")
+        return block
+
+    parted = dask.array.from_array(x, chunks=(7, 12))
+    path = tmp_path / "a.zarr"
+    with dask.config.set(scheduler="synchronous"), pytest.raises(RuntimeError, match="the power is gone"):
+        fmx.infer(model, parted.map_blocks(seen, True, dtype=float), out=path)
+    done = zarr.open_group(str(path), mode="r")["status"][:] != 255
+    assert 0 < done.sum() < 23
+    del touched[:]
+    found = fmx.infer(model, parted.map_blocks(seen, False, dtype=float), out=path)
+    assert len([one for one in touched if one != 0]) == 4 - done.sum() // 7 - (done.sum() % 7 > 0)
+    np.testing.assert_allclose(found.mean.compute(), fmx.infer(model, x).mean, atol=1e-8)
+    assert set(found.status.compute()) == {Status.CONVERGED}
+    for other, options in ((fmx.DEF(fmx.Layer(fmx.Gaussian(0.5), 2 * W)), {}), (model, {"tol": 1e-3})):
+        with pytest.raises(ArgumentError, match="out must be a new folder, or one of the same model"):
+            fmx.infer(other, parted, out=path, **options)
+    with pytest.raises(ArgumentError, match="same model, options and chunks"):
+        fmx.infer(model, parted.rechunk((5, 12)), out=path)
+    zarr.open_group(str(tmp_path / "b.zarr"), mode="w").create_array("mean", shape=(2,), dtype="f8")
+    with pytest.raises(ArgumentError, match="holds something else"):
+        fmx.infer(model, parted, out=tmp_path / "b.zarr")
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("processes", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_workers_of_a_cluster_serve(tmp_path, processes):
+    distributed = pytest.importorskip("distributed")
+    x, parted = batch("poisson")
+    right = fmx.infer(MODELS["poisson"], x, tol=1e-10)
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": processes, "dashboard_address": None}
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
+        found = fmx.infer(MODELS["poisson"], parted, tol=1e-10).persist()
+        mean, sd = dask.compute(found.mean, found.posterior().sd)
+        assert any(client.has_what().values())
+        zarr = pytest.importorskip("zarr", reason="needs the extra [zarr]")
+        fmx.infer(MODELS["poisson"], parted, tol=1e-10, out=tmp_path / "a.zarr")
+        written = zarr.open_group(str(tmp_path / "a.zarr"), mode="r")["mean"][:]
+    np.testing.assert_allclose(mean, right.mean, atol=1e-8)
+    np.testing.assert_allclose(sd, right.posterior().sd, atol=1e-8)
+    np.testing.assert_allclose(written, right.mean, atol=1e-8)

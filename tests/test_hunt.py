@@ -16,8 +16,8 @@ from hunt.quadrature import softplus_expectations
 
 #: Generated problems of each family, smaller and with fewer iterations than those of ``python -m tests.hunt``. Counts
 #: under counts take the longest for an iteration.
-QUICK, ITERATIONS = 11, 150
-QUICK_COUNTS, ITERATIONS_OF_COUNTS = 3, 10
+QUICK, ITERATIONS = 6, 150
+QUICK_COUNTS, ITERATIONS_OF_COUNTS = 2, 10
 
 
 def report(verdict):

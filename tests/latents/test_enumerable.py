@@ -12,7 +12,7 @@ ROWS = {
     "binomial": fmx.Binomial(4),
     "poisson": fmx.Poisson(),
 }
-SIZES = [(5,), (12,), (4, 3), (6, 5), (4, 3, 3)]
+SIZES = [(5,), (10,), (4, 3), (5, 4), (3, 3, 3)]
 
 
 def assert_monotone(result):

@@ -79,17 +79,21 @@ def generic_optimum(model, x, objective, start):
     mean0, sd0 = (np.asarray(part, float) for part in start)
     m = len(mean0)
 
-    def negative(z):
+    def negatives(z):
+        """Minus the bound at each row of z, in one call."""
+        data = np.broadcast_to(x, (len(z), len(x)))
         with np.errstate(all="ignore"):
-            value = bound(model, x, (mean0 + sd0 * z[:m], sd0 * np.exp(np.clip(z[m:], -20, 20))))
-        return -value if np.isfinite(value) else 1e300
+            values = bound(model, data, (mean0 + sd0 * z[:, :m], sd0 * np.exp(np.clip(z[:, m:], -20, 20))))
+        return np.where(np.isfinite(values), -values, 1e300)
 
-    z = np.zeros(2 * m)
-    for method, options in (
-        ("L-BFGS-B", {"maxiter": 2000, "maxfun": 200_000, "ftol": 1e-15, "gtol": 1e-10}),
-        ("Powell", {"maxiter": 30, "xtol": 1e-9, "ftol": 1e-15}),
-    ):
-        z = optimize.minimize(
-            negative, z, method=method, jac="3-point" if method != "Powell" else None, options=options
-        ).x
-    return -negative(z)
+    def negative(z):
+        return negatives(z[None])[0]
+
+    def gradient(z):
+        steps = np.diag(np.finfo(float).eps ** (1 / 3) * np.maximum(1, np.abs(z)))
+        above, below = np.split(negatives(np.concatenate([z + steps, z - steps])), 2)
+        return (above - below) / (2 * np.diag(steps))
+
+    options = {"maxiter": 2000, "ftol": 1e-15, "gtol": 1e-10}
+    z = optimize.minimize(negative, np.zeros(2 * m), method="L-BFGS-B", jac=gradient, options=options).x
+    return -optimize.minimize(negative, z, method="Powell", options={"maxfev": 300, "xtol": 1e-9, "ftol": 1e-15}).fun

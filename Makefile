@@ -23,9 +23,10 @@ $(VENV)/.installed-%: pyproject.toml | $(BIN)/python
 demo: $(VENV)/.installed-regression,io
 	$(BIN)/forestmix demo --out demo-output
 
-test: $(VENV)/.installed-test lint
+# Installing keeps one core busy, so the environments are made side by side.
+test:
+	$(MAKE) --jobs 3 --output-sync=target lint test-lowest test-wheel
 	$(BIN)/python -m pytest -n auto --dist worksteal
-	$(MAKE) --jobs 2 test-lowest test-wheel
 
 # The quick tests with the lowest versions that pyproject.toml allows, in an environment of their own.
 test-lowest:

@@ -1,6 +1,7 @@
 """The import order of the design: a file imports only from what stands above it in this list."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -66,11 +67,29 @@ def modules(path):
             yield (node.module or "").split(".")[0]
 
 
+@cache
 def nodes(path):
-    return ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    return tuple(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def every_file(parts=ORDER):
+    """Make one test of a rule for the files of some parts; a failure says which file breaks it."""
+
+    def decorate(rule):
+        def test():
+            for path in FILES:
+                if part_of(path) in parts or parts is ORDER:
+                    try:
+                        rule(path)
+                    except AssertionError as error:
+                        raise AssertionError(f"{path.relative_to(ROOT)}: {error}") from error
+
+        return test
+
+    return decorate
+
+
+@every_file()
 def test_imports_follow_the_order(path):
     part = part_of(path)
     assert part in ORDER, f"{part} has no place in the order yet; see docs/architecture.md"
@@ -80,22 +99,20 @@ def test_imports_follow_the_order(path):
         assert ORDER.index(other) < ORDER.index(part), f"{part} must not import {other}"
 
 
-@pytest.mark.parametrize(
-    "path", [p for p in FILES if part_of(p) in OUTSIDE], ids=lambda path: str(path.relative_to(ROOT))
-)
+@every_file(OUTSIDE)
 def test_plots_experiments_and_command_line_use_the_public_interface(path):
     allowed = {"__init__", *OUTSIDE, *SHARED}
     assert set(imports(path)) <= allowed
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+@every_file()
 def test_the_compiler_stays_in_its_folder(path):
     """So that importing forestmix neither imports nor compiles anything, and an engine can do without it."""
     if "compiled" not in path.parts:
         assert not {"numba", "llvmlite"} & set(modules(path))
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+@every_file()
 def test_scipy_loads_its_subpackages_at_first_use(path):
     """``import scipy`` does; ``from scipy import sparse`` takes longer than NumPy, whether it is used or not."""
     found = [node for node in nodes(path) if isinstance(node, ast.ImportFrom)]
@@ -154,7 +171,7 @@ def may_be_compared(node):
     return name in COMPARED_BY_IDENTITY or name[:1].isupper() or (name.startswith("_") and name[1:2].isupper())
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+@every_file()
 def test_arrays_are_not_told_apart_by_identity(path):
     for node in nodes(path):
         if not isinstance(node, ast.Compare):
@@ -172,7 +189,7 @@ LONG_SIGNATURES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+@every_file()
 def test_files_and_signatures_are_short(path):
     assert len(path.read_text(encoding="utf-8").splitlines()) <= LONGEST
     relative = str(path.relative_to(ROOT))

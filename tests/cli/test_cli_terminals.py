@@ -153,6 +153,21 @@ def test_an_interrupted_regression_saves_what_there_is(folder):
     assert abs(saved.posterior.mean[1] - whole.posterior.mean[1]) < 5 * whole.posterior.sd[1]
 
 
+def test_an_interrupted_forest_saves_what_there_is(folder):
+    X = np.random.default_rng(0).standard_normal((1000, 200))  # nothing to find, so that it searches for long
+    np.save(folder / "noise.npy", X)
+    words = ["forest", "noise.npy", "--trees", "8", "--out", "part_forest.nc"]
+    code, text = in_terminal(words, folder, interrupt_at=rb"iteration [1-9]\d*, objective -[\d.,]+", COLUMNS="120")
+    assert code == 130, text
+    assert "it/s" in text
+    assert "left" in text
+    assert "not converged" in text
+    assert "What there is so far is in part_forest.nc" in text
+    saved = fmx.load(folder / "part_forest.nc")
+    assert not saved.converged_
+    assert saved.transform(X).shape == (1000, 8)
+
+
 def test_completion_is_there_for_a_shell():
     words = environment(_FORESTMIX_COMPLETE="complete_bash", COMP_WORDS="forestmix re", COMP_CWORD="1")
     ended = subprocess.run(MAIN, env=words, capture_output=True, text=True)

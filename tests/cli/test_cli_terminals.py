@@ -35,9 +35,8 @@ def folder(tmp_path_factory):
     np.save(folder / "x.npy", (rng.random(60) < 0.5).astype(float))
     table = load_table("schools")[:60]
     table.to_csv(folder / "data.csv", index=False)
-    pandas.DataFrame(rng.standard_normal((50, 4)), columns=["a", "b", "<c>", "[d]"]).to_csv(
-        folder / "numbers.csv", index=False
-    )
+    numbers = rng.standard_normal((50, 2))[:, [0, 0, 1, 1]] + 0.3 * rng.standard_normal((50, 4))
+    pandas.DataFrame(numbers, columns=["a", "b", "<c>", "[d]"]).to_csv(folder / "numbers.csv", index=False)
     fmx.regress("mark ~ before + (1 | school)", table).save(folder / "fit.nc")
     fmx.regress("mark ~ 1 + (1 | school)", table).save(folder / "other.nc")
     return folder
@@ -89,6 +88,9 @@ def test_in_a_terminal(folder, name):
     code, text = in_terminal(COMMANDS[name], folder, COLUMNS="40", LANG="C")
     assert code == 0, text
     assert "Traceback" not in text
+    if name in ("infer", "regress", "forest"):
+        assert re.search(r"[\d,]+: -[\d.,]+ +([\d.,]+ it/s)? ", text)  # iteration, objective and rate, not cut
+        assert "…" not in text
 
 
 @pytest.mark.parametrize("name", ["infer", "regress", "predict", "compare", "forest"])

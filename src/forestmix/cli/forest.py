@@ -15,6 +15,7 @@ def forest(
     ],
     trees: Annotated[int, typer.Option("--trees", min=1, help="Number of trees.")] = 2,
     family: Annotated[ForestFamily, typer.Option(help="Family of the variables.")] = ForestFamily.gaussian,
+    max_iter: Annotated[int, typer.Option(min=1, help="Sweeps of each start at most.")] = 300,
     seed: Seed = 0,
     out: SaveTo = None,
     json: Json = False,
@@ -40,7 +41,7 @@ def forest(
     loaded = read_array(table)
     X = dense(loaded.values)
     names = loaded.names or [f"x{i}" for i in range(X.shape[-1])]
-    model = fmx.ForestMixtureModel(trees, family=family.value, random_state=seed)
+    model = fmx.ForestMixtureModel(trees, family=family.value, max_iter=max_iter, random_state=seed)
     with watched() as watch, about(loaded.path):
         model.fit(X, callback=watch)
     if loaded.names is not None:

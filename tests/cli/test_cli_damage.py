@@ -27,6 +27,8 @@ def folder(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(seal, "FORMAT", seal.FORMAT + 1)
         fit.save(folder / "newer.nc")
+    model = fmx.DEF(fmx.Layer(fmx.Gaussian(1.0), np.eye(3)))
+    fmx.infer(model, np.ones(3)).save(folder / "reference.nc", weights="reference")
     (folder / "cut.nc").write_bytes(whole[:middle])
     (folder / "flipped.nc").write_bytes(whole[:middle] + bytes([whole[middle] ^ 4]) + whole[middle + 1 :])
     (folder / "pickled.nc").write_bytes(pickle.dumps({"a": 1}))
@@ -42,6 +44,7 @@ SAYS = {
     "pickled": "a pickle, which is never loaded",
     "empty": "it is empty",
     "other": "made or changed by another program",
+    "reference": "without holding them",
 }
 COMMANDS = {
     "predict": ("predict", "{file}", "{0}/new.csv", "--out", "{0}/made"),
@@ -63,7 +66,7 @@ def test_one_line_names_the_file_and_says_what_it_is(folder, command, kind):
     assert not (folder / "made").exists()
 
 
-@pytest.mark.parametrize("kind", [kind for kind in SAYS if kind != "other"])
+@pytest.mark.parametrize("kind", [kind for kind in SAYS if kind not in ("other", "reference")])
 @pytest.mark.parametrize("words", [("infer", "{file}", "{file}"), ("regress", "{file}", "y ~ 1"), ("forest", "{file}")])
 def test_as_data_they_are_refused_too(folder, words, kind):
     file = folder / f"{kind}.nc"

@@ -63,3 +63,17 @@ def test_a_closed_pipe_ends_quietly(ran):
 def test_the_help_names_the_codes():
     text = subprocess.run([sys.executable, "-c", MAIN, "--help"], capture_output=True, text=True, check=True).stdout
     assert all(f"{code} " in text for code in (0, 1, 2, 130, 141))
+
+
+def test_ctrl_c_ends_all_of_an_experiment_not_one_of_its_runs(tmp_path):
+    """``infer`` alone would return what there is at a KeyboardInterrupt, and the next run would begin."""
+    code = f"""
+import os, signal
+from forestmix.inference.loop import Run
+Run._iterate = lambda run: os.kill(os.getpid(), signal.SIGINT)
+{MAIN}
+"""
+    words = [sys.executable, "-c", code, "reproduce", "fig2a", "--images", "1", "--out", str(tmp_path)]
+    ended = subprocess.run(words, capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (130, "Interrupted.\n")
+    assert list(tmp_path.iterdir()) == []

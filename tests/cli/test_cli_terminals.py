@@ -35,9 +35,8 @@ def folder(tmp_path_factory):
     np.save(folder / "x.npy", (rng.random(60) < 0.5).astype(float))
     table = load_table("schools")[:60]
     table.to_csv(folder / "data.csv", index=False)
-    pandas.DataFrame(rng.standard_normal((50, 4)), columns=["a", "b", "<c>", "[d]"]).to_csv(
-        folder / "numbers.csv", index=False
-    )
+    numbers = rng.standard_normal((50, 2))[:, [0, 0, 1, 1]] + 0.3 * rng.standard_normal((50, 4))
+    pandas.DataFrame(numbers, columns=["a", "b", "<c>", "[d]"]).to_csv(folder / "numbers.csv", index=False)
     fmx.regress("mark ~ before + (1 | school)", table).save(folder / "fit.nc")
     fmx.regress("mark ~ 1 + (1 | school)", table).save(folder / "other.nc")
     return folder
@@ -89,6 +88,9 @@ def test_in_a_terminal(folder, name):
     code, text = in_terminal(COMMANDS[name], folder, COLUMNS="40", LANG="C")
     assert code == 0, text
     assert "Traceback" not in text
+    if name in ("infer", "regress", "forest"):
+        assert re.search(r"[\d,]+: -[\d.,]+ +([\d.,]+ it/s)? ", text)  # iteration, objective and rate, not cut
+        assert "…" not in text
 
 
 @pytest.mark.parametrize("name", ["infer", "regress", "predict", "compare", "forest"])
@@ -151,6 +153,21 @@ def test_an_interrupted_regression_saves_what_there_is(folder):
     assert "Stopped by the callback, or by Ctrl-C" in text
     whole = fmx.regress("mark ~ before + (before | school)", load_table("schools")[:60], prior="flat")
     assert abs(saved.posterior.mean[1] - whole.posterior.mean[1]) < 5 * whole.posterior.sd[1]
+
+
+def test_an_interrupted_forest_saves_what_there_is(folder):
+    X = np.random.default_rng(0).standard_normal((1000, 200))  # nothing to find, so that it searches for long
+    np.save(folder / "noise.npy", X)
+    words = ["forest", "noise.npy", "--trees", "8", "--out", "part_forest.nc"]
+    code, text = in_terminal(words, folder, interrupt_at=rb"iteration [1-9]\d*, objective -[\d.,]+", COLUMNS="120")
+    assert code == 130, text
+    assert "it/s" in text
+    assert "left" in text
+    assert "not converged" in text
+    assert "What there is so far is in part_forest.nc" in text
+    saved = fmx.load(folder / "part_forest.nc")
+    assert not saved.converged_
+    assert saved.transform(X).shape == (1000, 8)
 
 
 def test_completion_is_there_for_a_shell():

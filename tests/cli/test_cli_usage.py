@@ -1,6 +1,7 @@
 """Help, versions, errors and the data commands."""
 
 import gzip
+import re
 import subprocess
 import sys
 
@@ -28,11 +29,18 @@ def test_version():
     assert result.output == f"forestmix {fmx.__version__}\n"
 
 
-@pytest.mark.parametrize("arguments", [(), ("demo",), ("reproduce",), ("data",), ("data", "fetch")])
-def test_help_names_an_example_or_what_there_is(arguments):
-    result = forestmix(*arguments, "--help")
+COMMANDS = [
+    "infer", "regress", "predict", "compare", "report", "forest", "demo", "reproduce", "data list", "data fetch",
+    "data verify",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_help_has_an_example(command):
+    result = forestmix(*command.split(), "--help")
     assert result.exit_code == 0
     assert "Usage: " in result.output
+    assert re.search(rf"Example.*forestmix\s+{command}", result.output, re.DOTALL)
 
 
 def test_help_lists_the_commands_and_the_exit_codes():

@@ -18,7 +18,10 @@ Name = Annotated[str, typer.Argument(help="mnist or cifar10; see [bold]forestmix
 
 @data_app.command("list")
 def list_command() -> None:
-    """Show the data sets, and which of them are in the cache."""
+    """Show the data sets, and which of them are in the cache.
+
+    Example: [bold]forestmix data list[/bold]
+    """
     from forestmix.cli.terminal import show_datasets
     from forestmix.data import cache_directory, list_datasets
 
@@ -51,7 +54,10 @@ def fetch_command(
 
 @data_app.command("verify")
 def verify_command(name: Name) -> None:
-    """Check a data set in the cache against its known checksum; the exit code is 1 if it is absent or damaged."""
+    """Check a data set in the cache against its known checksum; the exit code is 1 if it is absent or damaged.
+
+    Example: [bold]forestmix data verify mnist[/bold]
+    """
     from forestmix.data import State, verify
 
     status = verify(name)

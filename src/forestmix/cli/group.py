@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any, TextIO
 
 import typer
@@ -16,17 +20,43 @@ import forestmix as fmx
 ERROR, INTERRUPTED, CLOSED_PIPE = 2, 130, 141
 
 
+class Interrupted(BaseException):
+    """Ctrl-C was pressed. A ``KeyboardInterrupt`` would end one run of ``infer``, and the command would go on."""
+
+
+@contextmanager
+def at_interrupt(action: Callable[[], None]) -> Iterator[None]:
+    """Have Ctrl-C call this within a ``with`` block; signals belong to the main thread alone."""
+    if threading.current_thread() != threading.main_thread():
+        yield
+        return
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        action()
+
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _interrupt() -> None:
+    raise Interrupted
+
+
 class ErrorReportingGroup(TyperGroup):
     """Commands whose expected errors are one line without a traceback, and the exit code ``ERROR``."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
         try:
-            return super().invoke(ctx)
+            with at_interrupt(_interrupt):
+                return super().invoke(ctx)
         except fmx.ForestmixError as error:
             typer.echo(f"Error: {' '.join(str(error).split())}", err=True)
             raise typer.Exit(ERROR) from error
-        except KeyboardInterrupt as error:
+        except (KeyboardInterrupt, Interrupted) as error:
             typer.echo("Interrupted.", err=True)
             raise typer.Exit(INTERRUPTED) from error
 

@@ -165,8 +165,10 @@ def compare(
 def loaded_as(path: Path, kinds: Any, words: str) -> Any:
     """Return what a file holds, once it is known to be of the kind that a command needs."""
     import forestmix as fmx
+    from forestmix.cli.arrays import about
 
-    loaded = fmx.load(path)
+    with about(str(path)):
+        loaded = fmx.load(path)
     if not isinstance(loaded, kinds):
         raise fmx.ArgumentError(f"{path} must hold {words}; it holds a {type(loaded).__name__}.")
     return loaded

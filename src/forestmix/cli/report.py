@@ -18,15 +18,15 @@ def report(
 
     Example: [bold]forestmix report fit.nc --out report.html[/bold]
     """
-    import forestmix as fmx
     from forestmix.cli.frames import check_out
+    from forestmix.cli.regress import loaded_as
     from forestmix.cli.show import show_line
     from forestmix.cli.watch import working
     from forestmix.report import write_saved
 
     page = out or file.with_suffix(".html")
     check_out(page, files=False)
-    loaded = fmx.load(file)
+    loaded = loaded_as(file, object, "anything that was saved")
     with working("Writing the report"):
         write_saved(page, loaded)
     show_line(f"Report: {page}")

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-import signal
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
 import typer
 
-from forestmix.cli.group import INTERRUPTED
+from forestmix.cli.group import INTERRUPTED, Interrupted, at_interrupt
+
+#: Columns that a terminal must have for a line with a bar and words; a narrower one shows the numbers alone.
+WIDE = 80
 
 
 class Watch:
@@ -33,8 +33,10 @@ class Watch:
                 # The logarithm of the gradient norm falls about evenly from that of 1 to that of tol.
                 worst = float(np.max(iteration.gradient_norm))
                 done = min(max(math.log(worst) / math.log(self.goal), 0.0), 1.0) if worst > 0 else 1.0
-            rate = f"{iteration.iteration / iteration.seconds:,.1f} it/s" if iteration.seconds > 0 else ""
-            text = f"iteration {iteration.iteration:,}, objective {objective:,.6g}"
+            pace = iteration.iteration / iteration.seconds if iteration.seconds > 0 else math.nan
+            rate = "" if math.isnan(pace) else f"{pace:,.{int(pace < 100)}f} it/s"
+            text = f"{iteration.iteration:,}, objective {objective:,.6g}"
+            text = f"iteration {text}" if self.progress.console.width >= WIDE else text.replace(", objective", ":")
             self.progress.update(self.task, completed=done, description=text, rate=rate)
         return self.interrupted
 
@@ -45,19 +47,13 @@ def watched(tol: float = 0.0) -> Iterator[Watch]:
     with _bar() as progress:
         watch = Watch(progress, tol)
 
-        def stop(number: int, frame: FrameType | None) -> None:
+        def stop() -> None:
             if watch.interrupted:
-                raise KeyboardInterrupt
+                raise Interrupted
             watch.interrupted = True
 
-        if threading.current_thread() != threading.main_thread():
+        with at_interrupt(stop):
             yield watch
-            return
-        before = signal.signal(signal.SIGINT, stop)
-        try:
-            yield watch
-        finally:
-            signal.signal(signal.SIGINT, before)
 
 
 def ended(watch: Watch, out: Path | None, converged: bool) -> None:
@@ -73,16 +69,16 @@ def ended(watch: Watch, out: Path | None, converged: bool) -> None:
 def _bar() -> Iterator[Any]:
     """Yield a progress bar on standard error, or ``None`` where that is no terminal."""
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
     if not console.is_terminal:
         yield None
         return
-    columns = (
-        TextColumn("{task.description}"), BarColumn(20), TextColumn("{task.fields[rate]}"), TimeElapsedColumn(),
-        TextColumn("left"), TimeRemainingColumn(),
-    )  # fmt: skip
+    text, rate = TextColumn("{task.description}"), TextColumn("{task.fields[rate]}")
+    columns: tuple[Any, ...] = (text, rate, TimeRemainingColumn())
+    if console.width >= WIDE:
+        columns = (text, BarColumn(16), rate, TextColumn("left"), TimeRemainingColumn())
     with Progress(*columns, console=console) as progress:
         yield progress
 

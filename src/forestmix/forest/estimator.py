@@ -15,6 +15,7 @@ from forestmix.forest.learning import in_order, learn, standardise
 from forestmix.forest.parameters import checked_parameters, log_jacobian, observations_of
 from forestmix.forest.settings import are_shared, checked_settings, family_of, generator_of
 from forestmix.forest.stochastic import learn_in_batches
+from forestmix.inference.loop import Callback
 from forestmix.model import DEF
 
 
@@ -56,7 +57,7 @@ class ForestMixtureModel(FittedForest):
             for families that are not Gaussian.
         parent_prior_: the prior of the parents, (n, n_trees).
         elbo_: the ELBO of the training data; ``elbo_trace_``: after each sweep of the run that was kept.
-        converged_, n_iter_: whether that run met ``tol``, and its number of sweeps.
+        converged_, n_iter_: whether that run met ``tol`` and the fit was not stopped, and its number of sweeps.
 
     """
 
@@ -93,14 +94,25 @@ class ForestMixtureModel(FittedForest):
 
     # Learning.
 
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn the forest from X, (N, n); ``y`` is ignored."""
-        settings, family = checked_settings(self.get_params()), family_of(self.family)
+    def fit(self, X: Any, y: Any = None, *, callback: Callback | None = None) -> Self:
+        """Learn the forest.
+
+        Args:
+            X: observations, (N, n).
+            y: ignored.
+            callback: called with an ``Iteration``, as that of ``infer``, after each sweep or epoch: of every start and
+                move, and for other leaves than Gaussian ones with shared parents first of those. If it returns True,
+                the fit ends as soon as it has leaves of its family; the model is then the best so far, and
+                ``converged_`` is False.
+
+        """
+        settings, family = checked_settings(self.get_params(), callback), family_of(self.family)
         array = self._numbers(X, reset=True)
         data = observations_of(array, family)
         centre, scale = np.zeros(array.shape[1]), np.ones(array.shape[1])
         if isinstance(family, Gaussian):
             data, centre, scale = standardise(data)
+            settings.course.scale = scale
         rng = generator_of(self.random_state)
         if self.batch_size is not None and self.batch_size < array.shape[0]:
             run = learn_in_batches(data, family, settings, self.batch_size, rng)
@@ -109,7 +121,7 @@ class ForestMixtureModel(FittedForest):
         state, jacobian = in_order(run.state), log_jacobian(data, scale)
         self._set(state.forest.rescaled(centre, scale), state.responsibilities)
         self.elbo_, self.elbo_trace_ = state.value - jacobian, np.array(run.trace) - jacobian
-        self.converged_, self.n_iter_ = run.converged, len(run.trace)
+        self.converged_, self.n_iter_ = run.converged and not settings.course.stopped, len(run.trace)
         return self
 
     # Models that are given, not learned.

@@ -17,6 +17,7 @@ from forestmix.forest.settings import Settings
 from forestmix.forest.starts import starts
 from forestmix.latents import GaussianFactors
 from forestmix.model import Observations
+from forestmix.posterior.course import fallen
 
 #: Sweeps over which the temperature goes down to 1.
 _COOLING = 8
@@ -28,6 +29,8 @@ _TRIAL = 20
 FLAT = 1e-10
 #: Starts that are not random, and the number of random ones that are run to the end.
 _TRUSTED, _FINALISTS = 2, 2
+#: The work of learning other leaves than those of ``learn_gaussian``, as a multiple of the work there.
+_LEAVES = 4.0
 
 
 @dataclass(frozen=True)
@@ -43,12 +46,17 @@ def learn(data: Observations, family: Family, settings: Settings, rng: np.random
     """Learn from all observations at once.
 
     Other families and parents per observation start from the groups that Gaussian leaves with shared parents find,
-    which takes matrix products only.
+    which takes matrix products only. A run that is asked to stop ends with the sweep it is at, and with leaves of its
+    family.
     """
+    plain = settings.shared and isinstance(family, Gaussian)
+    work = settings.n_init + min(settings.n_init, _TRUSTED + _FINALISTS) + settings.n_moves
+    settings.course.plan(work if plain else (1 + _LEAVES) * work)
     z = data if isinstance(family, Gaussian) else surrogate(data, family)
     found = learn_gaussian(z, settings, rng)
-    if settings.shared and isinstance(family, Gaussian):
+    if plain:
         return found
+    settings.course.begin(_LEAVES * work)
     state = replace(found.state, forest=first_leaves(data, family, found.state))
     engine: Engine = SharedParents(data) if settings.shared else ParentsPerObservation(data)
     if settings.shared:
@@ -66,43 +74,67 @@ def learn_gaussian(data: Observations, settings: Settings, rng: np.random.Genera
     All starts get a few sweeps; the first two, which see all variables at once, and the best of the others are run to
     the end. A random start must be better than the first two by more than chance explains.
     """
-    engine = GaussianShared(data)
+    engine, course = GaussianShared(data), settings.course
     short = replace(settings, max_iter=min(_TRIAL, settings.max_iter))
-    runs = [anneal(engine, latents, short) for latents in starts(data.x, settings.n_trees, rng, settings.n_init)]
-    for place, run in enumerate(runs):
-        settings.report(f"start {place + 1} of {settings.n_init}: ELBO {run.state.value:.8g}")
-    finals = [climb(engine, run, settings) for run in runs[:_TRUSTED]]
+    runs: list[Run] = []
+    for latents in starts(data.x, settings.n_trees, rng, settings.n_init):
+        runs.append(anneal(engine, latents, short))
+        course.report(f"start {len(runs)} of {settings.n_init}: ELBO {runs[-1].state.value:.8g}")
+        if course.stopped:
+            break
+    finals = [_finished(engine, run, settings) for run in runs[:_TRUSTED]]
     best = max(finals, key=lambda run: run.state.value)
     for run in sorted(runs[_TRUSTED:], key=lambda run: -run.state.value)[:_FINALISTS]:
-        done = climb(engine, run, settings)
+        done = _finished(engine, run, settings)
         if is_better(done.state, best.state):
             best = done
-    settings.report(f"best start: ELBO {best.state.value:.8g} after {len(best.trace)} sweeps")
+    course.report(f"best start: ELBO {best.state.value:.8g} after {len(best.trace)} sweeps")
     return improve(engine, best, settings, rng)
+
+
+def _finished(engine: GaussianShared, run: Run, settings: Settings) -> Run:
+    settings.course.begin()
+    return climb(engine, run, settings)
 
 
 def anneal(engine: GaussianShared, latents: GaussianFactors, settings: Settings) -> Run:
     """Run EM from latents, with the parents softened at first; the trace starts when the temperature is 1."""
+    settings.course.begin()
     forest = empty_forest(engine.data, settings.n_trees, Gaussian())
     state = engine.maximise(State(forest, latents, forest.parent_prior), settings)
     if settings.temperature > 1:
         for heat in np.geomspace(settings.temperature, 1.0, _COOLING, endpoint=False):
             state = engine.sweep(state, settings, float(heat))
+            if settings.course.tell(state, engine.data):
+                break
     return climb(engine, Run(state), settings)
 
 
 def climb(engine: Engine, run: Run, settings: Settings, rival: float = -np.inf) -> Run:
-    """Sweep until the gain is below ``tol`` for each entry of x; give up early when far behind a rival."""
-    entries = max(float(counts(engine.data).sum()), 1.0)
+    """Sweep until the gain is below ``tol`` for each entry of x; give up early when far behind a rival.
+
+    A run that is asked to stop has one sweep at least, so that it has a trace.
+    """
+    entries, course = max(float(counts(engine.data).sum()), 1.0), settings.course
     state, trace, converged = run.state, list(run.trace), run.converged
-    while not converged and len(trace) < settings.max_iter:
+    while not converged and len(trace) < settings.max_iter and not (trace and course.stopped):
         state = engine.sweep(state, settings)
         trace.append(state.value)
         gain = trace[-1] - trace[-2] if len(trace) > 1 else np.inf
         converged = gain <= settings.tol * entries
+        course.tell(state, engine.data, max(_share(trace, settings.tol * entries), len(trace) / settings.max_iter))
         if len(trace) > _TRIAL and state.value + gain * settings.max_iter < rival:
             break
     return Run(state, trace, converged)
+
+
+def _share(trace: list[float], goal: float) -> float:
+    """Return how much of a climb is done, by how far its gains have fallen from the first one to the goal."""
+    if len(trace) < 3:
+        return 0.0
+    # Where tol is 0, rounding is what a run gets to.
+    goal = max(goal, float(np.finfo(np.float64).eps) * abs(trace[-1]))
+    return fallen(trace[-1] - trace[-2], max(trace[1] - trace[0], goal), goal)
 
 
 def improve(engine: GaussianShared, best: Run, settings: Settings, rng: np.random.Generator) -> Run:
@@ -110,18 +142,19 @@ def improve(engine: GaussianShared, best: Run, settings: Settings, rng: np.rando
 
     The trace goes on with the values of a kept move that lie above what was there.
     """
-    failures = 0
-    while failures < settings.n_moves:
+    failures, course = 0, settings.course
+    while failures < settings.n_moves and not course.stopped:
         for latents in proposals(best.state, engine.data, rng):
             start = engine.maximise(replace(best.state, latents=latents), settings)
+            course.begin()
             run = climb(engine, Run(start), settings, best.state.value)
             if is_better(run.state, best.state):
                 trace = best.trace + [value for value in run.trace if value > best.trace[-1]]
                 best, failures = Run(run.state, trace, run.converged), 0
-                settings.report(f"a move raised the ELBO to {best.state.value:.8g}")
+                course.report(f"a move raised the ELBO to {best.state.value:.8g}")
                 break
             failures += 1
-            if failures >= settings.n_moves:
+            if failures >= settings.n_moves or course.stopped:
                 break
         else:
             break

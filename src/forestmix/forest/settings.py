@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from reprlib import repr as shown
 from typing import Any
 
@@ -13,12 +12,10 @@ from forestmix.arrays import generator
 from forestmix.checks import is_number, one_of, whole_number
 from forestmix.errors import ArgumentError
 from forestmix.families import Bernoulli, Family, Gaussian, Poisson
+from forestmix.forest.course import Course, silent
+from forestmix.inference.loop import Callback
 
 FAMILIES: dict[str, type[Family]] = {"gaussian": Gaussian, "bernoulli": Bernoulli, "poisson": Poisson}
-
-
-def silent(line: str) -> None:
-    """Say nothing."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +31,13 @@ class Settings:
     max_iter: int = 300
     tol: float = 1e-7
     min_variance: float = 1e-3
-    report: Callable[[str], None] = silent
+    course: Course = field(default_factory=Course)
 
 
-def checked_settings(given: dict[str, Any]) -> Settings:
+def checked_settings(given: dict[str, Any], callback: Callback | None = None) -> Settings:
     """Return the settings of an estimator from its parameters, or say which is wrong."""
+    if callback is not None and not callable(callback):
+        raise ArgumentError(f"callback must be callable; got {type(callback).__name__}.")
     one_of("parent_prior", given["parent_prior"], ("auto", "uniform", "learned"))
     whole_number("batch_size", given["batch_size"], 2, optional=True)
     if not isinstance(given["verbose"], bool | np.bool_):
@@ -54,7 +53,7 @@ def checked_settings(given: dict[str, Any]) -> Settings:
         max_iter=min(whole_number("max_iter", given["max_iter"]), 2**53),
         tol=number_from("tol", given["tol"], 0.0),
         min_variance=number_from("min_noise", given["min_noise"], 1e-12, 1.0),
-        report=print if given["verbose"] else silent,
+        course=Course(callback, print if given["verbose"] else silent),
     )
 
 

@@ -22,6 +22,8 @@ from forestmix.model import Observations
 #: The weight of batch t in the running averages is (t + 2) ** -_FORGETTING (Cappe and Moulines, 2009).
 _FORGETTING = 0.7
 _LATENT_SWEEPS = 20
+#: The work of the epochs, in parts of that of the first batch.
+_EPOCHS = 40.0
 
 
 class _Averages(NamedTuple):
@@ -42,13 +44,15 @@ def learn_in_batches(
     """Learn from a batch with all restarts, then take epochs of batches over all observations.
 
     The ELBO of all observations is evaluated after each epoch. It need not rise each time: the best epoch is kept, and
-    the run ends when an epoch gains less than ``tol`` for each entry.
+    the run ends when an epoch gains less than ``tol`` for each entry. One that is asked to stop ends with its epoch.
     """
-    N = data.x.shape[0]
+    N, course = data.x.shape[0], settings.course
+    course.plan(_EPOCHS)
     first = learn(data.take(rng.permutation(N)[:batch_size]), family, settings, rng)
     forest, responsibilities = first.state.forest, first.state.responsibilities
     averages: _Averages | None = None
     best, trace, step = replace(first.state, value=-np.inf), [], 0
+    course.begin(_EPOCHS)
     for epoch in range(settings.max_iter):
         order = rng.permutation(N)
         for start in range(0, N - batch_size + 1, batch_size):
@@ -59,11 +63,13 @@ def learn_in_batches(
             step += 1
         state = _evaluate(forest, data, responsibilities, settings)
         trace.append(state.value)
-        settings.report(f"epoch {epoch + 1}: ELBO {state.value:.8g}")
+        course.report(f"epoch {epoch + 1}: ELBO {state.value:.8g}")
         gain = state.value - best.value
         best = state if gain > 0 else best
         if gain <= settings.tol * data.x.size:
             return Run(best, trace, True)
+        if course.tell(best, data, (epoch + 1) / settings.max_iter):
+            break
     return Run(best, trace, False)
 
 

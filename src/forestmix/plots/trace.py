@@ -61,6 +61,7 @@ def _draw_objective(axes: Axes, result: Any, style: dict[str, Any]) -> None:
 
     axes.plot(result.trace.iteration, result.trace.objective, **style)
     axes.set_ylabel(f"{_climbed(result)} (nats)")
+    axes.ticklabel_format(axis="y", style="plain", useOffset=False)  # whole numbers are read, not sums
     axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
     _show_start(axes, result.trace)
     single = result.trace.objective.ndim == 1

@@ -40,7 +40,9 @@ def _opening(model: Any) -> str:
     converged = getattr(model, "converged_", True)
     sure = float(np.mean(model.responsibilities_.max(axis=1) > 0.95))
     trees = len(np.unique(model.parents_))
-    text = f"{'Converged' if converged else 'Not converged: raise max_iter'}: {trees} trees; "
+    cut = not converged and model.n_iter_ < model.max_iter
+    how = "Converged" if converged else f"Not converged, {'it was stopped' if cut else 'raise max_iter'}"
+    text = f"{how}: {trees} trees; "
     text += f"{100 * sure:.0f} % of the variables have a parent of probability above 0.95."
     return paragraph(text, f"verdict {'good' if converged else 'bad'}")
 

@@ -59,5 +59,7 @@ def _svg(draw: Callable[[Any], object], size: tuple[float, float], grid: tuple[i
         figure = Figure(figsize=size, layout="constrained")
         axes = figure.subplots(*grid, squeeze=False).ravel()
         draw(axes if len(axes) > 1 else axes[0])
-        figure.savefig(stream, format="svg", dpi=150, metadata={"Date": None})
+        # A drawing without axes keeps its shape, so that there may be much empty paper around it.
+        box = None if any(one.axison for one in axes) else "tight"
+        figure.savefig(stream, format="svg", dpi=150, metadata={"Date": None}, bbox_inches=box)
     return stream.getvalue()

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 
 import numpy as np
 import pandas
@@ -16,6 +17,7 @@ import pytest
 
 import forestmix as fmx
 from forestmix.data import load_table
+from support.commands import Commands
 
 MAIN = [sys.executable, "-c", "from forestmix.cli import main; main()"]
 COMMANDS = {
@@ -42,15 +44,28 @@ def folder(tmp_path_factory):
     return folder
 
 
-def environment(**changes):
-    return {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LC_ALL")} | changes
+@pytest.fixture(scope="module")
+def commands():
+    made = Commands()
+    yield made
+    made.close()
 
 
-def in_terminal(words, folder, interrupt_at=None, **changes):
+@pytest.fixture
+def run(commands, folder):
+    """Run a command to its end in the folder: its code, what it wrote, and what of errors."""
+    return lambda words, **options: commands.run(words, folder, **options)
+
+
+@pytest.fixture
+def in_terminal(commands, folder):
+    return partial(run_in_terminal, commands, folder)
+
+
+def run_in_terminal(commands, folder, words, interrupt_at=None, **changes):
     """Run a command in a pseudo-terminal; return the code and all that it wrote."""
     ours, theirs = pty.openpty()
-    streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
-    process = subprocess.Popen([*MAIN, *words], cwd=folder, env=environment(TERM="xterm", **changes), **streams)
+    process = commands.start(words, folder, [theirs] * 3, TERM="xterm", **changes)
     os.close(theirs)
     written, deadline = b"", time.monotonic() + 120
     while time.monotonic() < deadline:
@@ -67,25 +82,23 @@ def in_terminal(words, folder, interrupt_at=None, **changes):
             process.send_signal(signal.SIGINT)
             interrupt_at = None
     os.close(ours)
-    return process.wait(30), written.decode()
+    return process.wait(), written.decode()
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_in_a_pipe_there_is_no_colour_no_bar_and_nothing_on_standard_error(folder, name):
+def test_in_a_pipe_there_is_no_colour_no_bar_and_nothing_on_standard_error(run, name):
     for changes in ({}, {"COLUMNS": "40", "LANG": "C", "PYTHONIOENCODING": "ascii"}):
-        ended = subprocess.run(
-            [*MAIN, *COMMANDS[name]], cwd=folder, env=environment(**changes), capture_output=True, text=True
-        )
-        assert ended.returncode == 0, ended.stderr
-        assert "\x1b" not in ended.stdout
-        assert ended.stderr == ""
+        code, text, errors = run(COMMANDS[name], **changes)
+        assert code == 0, errors
+        assert "\x1b" not in text
+        assert errors == ""
         if name in ("infer", "regress", "compare", "forest"):
-            assert "…" not in ended.stdout  # no number is cut, however narrow
+            assert "…" not in text  # no number is cut, however narrow
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_in_a_terminal(folder, name):
-    code, text = in_terminal(COMMANDS[name], folder, COLUMNS="40", LANG="C")
+def test_in_a_terminal(in_terminal, name):
+    code, text = in_terminal(COMMANDS[name], COLUMNS="40", LANG="C")
     assert code == 0, text
     assert "Traceback" not in text
     if name in ("infer", "regress", "forest"):
@@ -94,45 +107,41 @@ def test_in_a_terminal(folder, name):
 
 
 @pytest.mark.parametrize("name", ["infer", "regress", "predict", "compare", "forest"])
-def test_json_is_all_that_is_written(folder, name):
-    ended = subprocess.run([*MAIN, *COMMANDS[name], "--json"], cwd=folder, capture_output=True, text=True)
-    assert ended.returncode == 0
-    assert json.loads(ended.stdout)["command"] == name
-    assert ended.stderr == ""
+def test_json_is_all_that_is_written(run, name):
+    code, text, errors = run([*COMMANDS[name], "--json"])
+    assert (code, errors) == (0, "")
+    assert json.loads(text)["command"] == name
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_reader_that_has_left_ends_it_quietly(folder, name):
+def test_a_reader_that_has_left_ends_it_quietly(run, name):
     reading, writing = os.pipe()
     os.close(reading)
-    ended = subprocess.run([*MAIN, *COMMANDS[name]], cwd=folder, stdout=writing, stderr=subprocess.PIPE, text=True)
+    code, _, errors = run(COMMANDS[name], stdout=writing)
     os.close(writing)
-    assert (ended.returncode, ended.stderr) == (141, "")
+    assert (code, errors) == (141, "")
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_full_device_is_one_line(folder, name):
+def test_a_full_device_is_one_line(run, name):
     with open("/dev/full", "w") as full:
-        ended = subprocess.run([*MAIN, *COMMANDS[name]], cwd=folder, stdout=full, stderr=subprocess.PIPE, text=True)
-    assert ended.returncode == 2
-    assert ended.stderr == "Error: [Errno 28] No space left on device\n"
+        code, _, errors = run(COMMANDS[name], stdout=full.fileno())
+    assert (code, errors) == (2, "Error: [Errno 28] No space left on device\n")
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
-def test_an_output_file_that_cannot_be_written_is_an_error(folder):
-    ended = subprocess.run(
-        [*MAIN, "predict", "fit.nc", "data.csv", "--out", "/dev/full/p.csv"], cwd=folder, capture_output=True, text=True
-    )
-    assert ended.returncode == 2
-    assert ended.stderr.startswith("Error: --out must be a file in a folder")
+def test_an_output_file_that_cannot_be_written_is_an_error(run):
+    code, _, errors = run(["predict", "fit.nc", "data.csv", "--out", "/dev/full/p.csv"])
+    assert code == 2
+    assert errors.startswith("Error: --out must be a file in a folder")
 
 
 LONG = ["infer", "W.npy", "x.npy", "--family", "bernoulli", "--tol", "0", "--max-iter", "100000000", "--out", "part.nc"]
 
 
-def test_an_interrupted_run_shows_its_course_and_saves_what_there_is(folder):
-    code, text = in_terminal(LONG, folder, interrupt_at=rb"iteration \d+, objective -[\d.]+", COLUMNS="120")
+def test_an_interrupted_run_shows_its_course_and_saves_what_there_is(folder, in_terminal):
+    code, text = in_terminal(LONG, interrupt_at=rb"iteration \d+, objective -[\d.]+", COLUMNS="120")
     assert code == 130, text
     assert "it/s" in text
     assert "What there is so far is in part.nc" in text
@@ -142,9 +151,9 @@ def test_an_interrupted_run_shows_its_course_and_saves_what_there_is(folder):
     assert saved.trace.objective[0] <= saved.objective <= expected.objective + 1e-6
 
 
-def test_an_interrupted_regression_saves_what_there_is(folder):
+def test_an_interrupted_regression_saves_what_there_is(folder, in_terminal):
     words = ["regress", "data.csv", "mark ~ before + (before | school)", "--out", "part_fit.nc"]
-    code, text = in_terminal(words, folder, interrupt_at=rb"iteration [1-9]\d*, objective -[\d.]+", COLUMNS="120")
+    code, text = in_terminal(words, interrupt_at=rb"iteration [1-9]\d*, objective -[\d.]+", COLUMNS="120")
     assert code == 130, text
     assert "it/s" in text
     assert "What there is so far is in part_fit.nc" in text
@@ -155,11 +164,11 @@ def test_an_interrupted_regression_saves_what_there_is(folder):
     assert abs(saved.posterior.mean[1] - whole.posterior.mean[1]) < 5 * whole.posterior.sd[1]
 
 
-def test_an_interrupted_forest_saves_what_there_is(folder):
+def test_an_interrupted_forest_saves_what_there_is(folder, in_terminal):
     X = np.random.default_rng(0).standard_normal((1000, 200))  # nothing to find, so that it searches for long
     np.save(folder / "noise.npy", X)
     words = ["forest", "noise.npy", "--trees", "8", "--out", "part_forest.nc"]
-    code, text = in_terminal(words, folder, interrupt_at=rb"iteration [1-9]\d*, objective -[\d.,]+", COLUMNS="120")
+    code, text = in_terminal(words, interrupt_at=rb"iteration [1-9]\d*, objective -[\d.,]+", COLUMNS="120")
     assert code == 130, text
     assert "it/s" in text
     assert "left" in text
@@ -171,8 +180,8 @@ def test_an_interrupted_forest_saves_what_there_is(folder):
 
 
 def test_completion_is_there_for_a_shell():
-    words = environment(_FORESTMIX_COMPLETE="complete_bash", COMP_WORDS="forestmix re", COMP_CWORD="1")
-    ended = subprocess.run(MAIN, env=words, capture_output=True, text=True)
+    words = {"_FORESTMIX_COMPLETE": "complete_bash", "COMP_WORDS": "forestmix re", "COMP_CWORD": "1"}
+    ended = subprocess.run(MAIN, env=os.environ | words, capture_output=True, text=True)
     assert ended.stdout.split() == ["regress", "report", "reproduce"]
 
 

@@ -4,25 +4,18 @@ A command takes two seconds to import its libraries and tenths of one to run. He
 forked for each command, which gets the streams, variables and folder of its own and ends as an interpreter ends.
 """
 
+import importlib
 import json
 import os
+import pkgutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
 
-#: What commands import late, and what those libraries import at first use.
-LIBRARIES = (
-    "forestmix.cli.app",
-    "pandas",
-    "formulaic",
-    "narwhals",
-    "xarray",
-    "h5netcdf",
-    "sklearn.base",
-    "matplotlib.pyplot",
-)
+#: What commands import late.
+LIBRARIES = ("pandas", "formulaic", "narwhals", "xarray", "h5netcdf.legacyapi", "sklearn.base", "matplotlib.pyplot")
 
 
 class Commands:
@@ -112,9 +105,20 @@ def become(request, descriptors):
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def warm_up():
+    """Import what commands import, and what the libraries below them import at their first use."""
+    from typer.testing import CliRunner
+
+    import forestmix
+    from forestmix.cli import app
+
+    for name in (*LIBRARIES, *(module.name for module in pkgutil.walk_packages(forestmix.__path__, "forestmix."))):
+        importlib.import_module(name)
+    CliRunner().invoke(app, ["predict", "nothing.nc", "nothing.csv"])
+
+
 if __name__ == "__main__":
-    for library in LIBRARIES:
-        __import__(library)
+    warm_up()
     serve(socket.socket(fileno=int(sys.argv[1])))
     from forestmix.cli import main
 

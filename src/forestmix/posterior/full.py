@@ -219,7 +219,10 @@ class _AtScales:
             best, least = (point, left) if left < least else (best, least)
             if least <= EXACT or since >= PATIENCE:
                 return best
-            if self._few_rows and not since:
+            if self.layer.family.curvature_is_constant:
+                mean = point.mean + point.factor.solve(gradient)
+                point = self._evaluate(rows, mean, point.kappa, point.factor, point.variance)
+            elif self._few_rows and not since:
                 point = self._newton(rows, point, gradient)
             else:
                 factor = BlockFactor(self.columns, point.curvature, self.precision)

@@ -140,14 +140,14 @@ def _integrated(objective: ScaleObjective, seed: int) -> ScaleFit:
     return _collected(objective, collected, integral)
 
 
-def climb(objective: ScaleObjective, tolerance: float = SLOPE_TOLERANCE) -> Array:
-    """Return the mode of log prior plus ELBO.
+def climb(objective: ScaleObjective, tolerance: float = SLOPE_TOLERANCE, init: Array | None = None) -> Array:
+    """Return the mode of log prior plus ELBO, from ``init`` where that is given.
 
     L-BFGS-B in a box around the last point, for as long as it ends on the box's border. The objective is divided by its
     largest slope, so that the first step, which is along the slope, is no longer than one: a scale e times as large. A
     box in which no better point was found is halved.
     """
-    start = theta = objective.terms.start()
+    start = theta = objective.terms.start() if init is None else init
     here, side = objective.evaluate(theta), BOX
     for _ in range(MOST_CLIMBS):
         unit = np.max(np.abs(here.slope))

@@ -181,7 +181,7 @@ def _climb_in_box(
         found = known[point.tobytes()]
         return -found.value / unit, -found.slope / unit
 
-    options: Any = {"gtol": tolerance / unit, "ftol": 1e-13}
+    options: Any = {"gtol": tolerance / unit, "ftol": 1e-16}
     limits: Any = box
     found = scipy.optimize.minimize(negative, theta, jac=True, method="L-BFGS-B", bounds=limits, options=options)
     best = np.asarray(found.x)

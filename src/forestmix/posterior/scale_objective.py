@@ -23,7 +23,7 @@ INNER_TOLERANCE = 1e-7
 MOST_EXTRAPOLATION = 4.0
 #: Slope of L, in nats for a scale that is e times as large, below which the climb ends where the mode is all there is.
 #: The first for Gaussian rows, where L is exact: in a flat direction 1e-3 may still be a tenth of a scale.
-EXACT_SLOPE_TOLERANCE, SLOPE_TOLERANCE = 1e-6, 1e-3
+EXACT_SLOPE_TOLERANCE, SLOPE_TOLERANCE = 1e-9, 1e-3
 #: About how many nodes an integral takes, by the number of scales; only the time left is told by it.
 EXPECTED_NODES = {1: 25, 2: 120, 3: 500, 4: 300}
 #: Bytes that the starts of inner fits may take.

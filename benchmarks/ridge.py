@@ -33,7 +33,7 @@ climb is made from ARDRegression's answer, which must stay there on every data s
 from its own start, where sds are compared on the data sets on which both end at the same maximum, of which there must
 be five. Those with another maximum are listed with how much more evidence ours has, in nats. In the first run of all
 eight our climb ended at a slope of 0.001 nats, then its default, which in a flat direction of the election study is
-9.76 % of an sd; the default for Gaussian rows is 0.000001 since.
+9.76 % of an sd; the default for Gaussian rows is 1e-9 since.
 """
 SCALES, LOW, HIGH, LEVEL, FOLDS, SEED = 0.02, 0.87, 0.93, 0.9, 10, 2024
 #: Columns with a smaller sd of their prior, in that of the largest, are on their way to 0, which ARD leaves out.

@@ -3,7 +3,7 @@
 Those two put the noise and the prior's sd at the maximum of the evidence; with a flat prior of their logarithms that is
 the mode of what forestmix integrates over, so the models are the same and their maxima must be. Means of the scales and
 their intervals, which only an integral has, stand beside. Predictive intervals are held to rows that were left out, on
-the first five data sets: the others were added for the scales, and two of them have too few rows to count.
+the first five data sets: the others were added later, for the scales alone.
 """
 
 from __future__ import annotations

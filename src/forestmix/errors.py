@@ -21,7 +21,7 @@ class MissingExtraError(ForestmixError, ImportError):
 
 def unknown_name(argument: str, given: object, known: Iterable[str]) -> ArgumentError:
     """Return the error for a name that is not one of ``known``, with the nearest known name if there is one."""
-    names = sorted(known)
+    names = sorted(set(known))
     near = difflib.get_close_matches(str(given).lower(), names, n=1, cutoff=0.5)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     return ArgumentError(f"{argument} must be one of {', '.join(map(repr, names))}; got {shown(given)}.{hint}")

@@ -77,7 +77,10 @@ def _column(name: str, label: Any, column: Any) -> npt.NDArray[np.float64]:
     wrong = [entry for entry in values if not isinstance(entry, Real | np.bool_) and not _is_missing(entry)]
     if values.dtype.kind != "O" or wrong:
         given = repr(wrong[0]) if wrong else f"dtype {column.dtype}"
-        raise ArgumentError(f"{name} must hold real numbers; column {label!r} holds {given}.")
+        raise ArgumentError(
+            f"{name} must hold real numbers; column {label!r} holds {given}. Make dummies of words, such as by "
+            "pandas.get_dummies, or use forestmix.regress, which makes them."
+        )
     return np.array([np.nan if _is_missing(entry) else float(entry) for entry in values])
 
 

@@ -35,11 +35,26 @@ def points(axes, line=-1):
 
 def test_intervals_are_those_of_the_summary(fit):
     table = fit.summary(0.8)
-    axes = fit.plot(0.8, intercept=True)
+    axes = fit.plot(0.8, intercept=True, units="column")
     np.testing.assert_array_equal(points(axes)[0], table["mean"])
     wide = np.array([segment[:, 0] for segment in axes.collections[0].get_segments()])
     np.testing.assert_array_equal(wide, np.stack([table["10 %"], table["90 %"]], axis=1))
     assert [label.get_text() for label in axes.get_yticklabels()] == table.names
+
+
+def test_effects_are_those_of_one_sd_of_their_columns():
+    """Of columns that are not 0 and 1, which say so; the numbers that are drawn stand at the right."""
+    schools = load_table("schools")
+    fit = fmx.regress("mark ~ hours + size", schools, prior={"noise": 5.0})
+    columns, sds = fit.plot(units="column"), fit.plot()
+    factors = points(sds)[0] / points(columns)[0]
+    np.testing.assert_allclose(factors, [np.std(fit.cases.frame["hours"]), 1.0], rtol=1e-12)
+    names = [label.get_text() for label in sds.get_yticklabels()]
+    assert names == [f"hours × {factors[0]:.3g}", "size[T.small]"]
+    assert len(sds.texts) == 2
+    assert " to " in sds.texts[0].get_text()
+    with pytest.raises(fmx.ForestmixError, match="units must be one of"):
+        fit.plot(units="z")
 
 
 def test_a_posterior_of_many_latents_is_a_band_with_its_mean():
@@ -84,7 +99,7 @@ def test_scales_of_different_size_have_a_logarithmic_axis(fit):
 def test_the_predictive_picture_has_the_response_and_the_draws(fit):
     axes = fit.plot_predictive(size=20)
     assert len(axes.lines) == 21
-    np.testing.assert_array_equal(points(axes)[0], np.sort(fit.cases.response))
+    np.testing.assert_array_equal(points(axes)[0], np.sort(fit.cases.response / fit.cases.trials))
 
 
 def test_rows_left_out_and_those_not_to_be_trusted(fit):

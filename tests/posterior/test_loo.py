@@ -3,11 +3,12 @@
 import mpmath
 import numpy as np
 import pytest
-from scipy import special, stats
+from scipy import optimize, special, stats
 from sklearn.datasets import load_breast_cancer
 
 import forestmix as fmx
 from forestmix.families import Bernoulli, Binomial, Gaussian, Mixed, Poisson
+from forestmix.posterior.compare import stacking
 from forestmix.posterior.row_integrals import log_density, log_predictive
 from support import deep_oracles, known_models, oracles
 
@@ -187,6 +188,26 @@ def regressions(seed=0):
     }, x
 
 
+def test_stacking_weights_are_the_best_mixture():
+    """Held to SciPy's own maximum; a case of weight 2 is the case twice, one of weight 0 is not there."""
+    rng = np.random.default_rng(0)
+    logs, cases = rng.normal(size=(3, 40)), rng.integers(0, 3, 40)
+    logs[2] -= 3
+    found = stacking(cases * logs, cases)
+    repeated = np.repeat(logs, cases, axis=1)
+
+    def loss(free):
+        shares = special.softmax(np.append(free, 0.0))
+        return -np.sum(np.log(shares @ np.exp(repeated)))
+
+    best = optimize.minimize(loss, np.zeros(2), method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-12})
+    shares = special.softmax(np.append(best.x, 0.0))
+    np.testing.assert_allclose(found, shares, atol=5e-3)
+    assert -loss(np.log(found[:2] / found[2])) > -best.fun - 40 * 2e-6
+    np.testing.assert_allclose(found, stacking(repeated), rtol=1e-9)
+    assert stacking(logs[:1]).tolist() == [1.0]
+
+
 def test_comparison():
     fits, _ = regressions()
     table = fmx.compare(fits)
@@ -200,6 +221,7 @@ def test_comparison():
         assert table["difference"][k] == pytest.approx(difference.sum())
         assert table["se of difference"][k] == pytest.approx(np.sqrt(80 * difference.var(ddof=1)), abs=1e-12)
         assert table["se"][k] == pytest.approx(loos[name].se)
+    assert table["weight"].sum() == pytest.approx(1)
     assert (fmx.compare(loos)["elpd"] == table["elpd"]).all(), "posteriors and their loo alike"
     assert "leaving one of 80 rows out" in str(table)
     assert "<table>" in table._repr_html_()

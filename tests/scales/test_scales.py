@@ -84,9 +84,12 @@ def test_flat_is_not_proper():
 
 
 def test_prior_from_the_data():
-    given = FromData().given(np.array([1.0, 3.0, np.nan]))
+    given = FromData().given(np.array([1.0, 3.0, np.nan]), np.ones(3))
     assert (given.df, given.scale) == (3.0, 2.5)
-    assert FromData().given(np.array([2.0, 2.0])).scale == 2.5
+    assert FromData().given(np.array([2.0, 2.0]), np.ones(2)).scale == 2.5
+    values, weights = np.array([1.0, 2.0, 7.0, 9.0]), np.array([3, 1, 2, 0])
+    twice = FromData().given(np.repeat(values, weights), np.ones(6))
+    assert FromData().given(values, weights).scale == pytest.approx(twice.scale, rel=1e-14)
     with pytest.raises(fmx.ForestmixError, match="on the scale of the data, and there are none here"):
         FromData().log_density(1.0)
 

@@ -1,7 +1,7 @@
 """The command line in processes that need not import everything again: ``Commands`` starts one and forks it.
 
 A command takes two seconds to import its libraries and tenths of one to run. Here a server imports them once and is
-forked for each command, which gets the streams, variables and folder of its own and ends as an interpreter ends.
+forked for each command, which gets the streams, variables and folder of its own.
 """
 
 import importlib
@@ -122,4 +122,12 @@ if __name__ == "__main__":
     serve(socket.socket(fileno=int(sys.argv[1])))
     from forestmix.cli import main
 
-    main()
+    # Without the interpreter's own end, which would copy all memory that forks share to take it apart.
+    try:
+        main()
+        code = 0
+    except SystemExit as end:
+        code = end.code or 0
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from forestmix.arrays import Array
-from forestmix.plots.style import BLUE, GREY, SKY, look, one_axes
+from forestmix.plots.style import BLACK, BLUE, GREY, SKY, look, one_axes
 from forestmix.posterior.table import Table, summary
 
 if TYPE_CHECKING:
@@ -42,7 +42,9 @@ def plot_posterior(
     return axes
 
 
-def plot_intervals(wide: Table, narrow: Table, axes: Any = None, without: Sequence[str] = ()) -> Any:
+def plot_intervals(
+    wide: Table, narrow: Table, axes: Any = None, without: Sequence[str] = (), units: Array | None = None
+) -> Any:
     """Plot means with two intervals, and return the axes: up to 60 a line each with its name, more as a band.
 
     Args:
@@ -50,16 +52,24 @@ def plot_intervals(wide: Table, narrow: Table, axes: Any = None, without: Sequen
         narrow: likewise the narrow one.
         axes: matplotlib axes; a new figure when left out.
         without: names that are not drawn.
+        units: what each is multiplied by; one that is not 1 stands behind its name. A new figure then has the numbers
+            that are drawn at the right, for intervals so narrow that they are dots.
 
     """
     rows = [row for row, name in enumerate(wide.names) if name not in without]
-    mean, names = wide["mean"][rows], [_short(wide.names[row]) for row in rows]
-    ends = [[column[rows] for column in ends_of(table)] for table in (wide, narrow)]
+    unit = np.ones(len(rows)) if units is None else units[rows]
+    mean = unit * wide["mean"][rows]
+    names = [_short(wide.names[row]) + _times(own) for row, own in zip(rows, unit, strict=True)]
+    ends = [[unit * column[rows] for column in ends_of(table)] for table in (wide, narrow)]
     few = len(rows) <= NAMED
     with look():
-        axes = one_axes(axes, (6.2, 0.9 + 0.26 * max(len(rows), 2)) if few else (6.2, 3.4))
+        numbers = few and units is not None and axes is None
+        axes = one_axes(axes, (6.2 if units is None else 7.6, 0.9 + 0.26 * max(len(rows), 2)) if few else (6.2, 3.4))
         (_lines if few else _band)(axes, names, mean, ends)
         what = "" if few else f"{len(rows):,} latents in their order: "
+        if numbers:
+            _numbers(axes, mean, *ends[0])
+        what += "effect of one sd of its column (×), " if (unit != 1).any() else ""
         axes.set_xlabel(f"{what}mean,\n{ends_named(narrow)} ({'thick' if few else 'dark'}) and {ends_named(wide)}")
     return axes
 
@@ -91,6 +101,23 @@ def _lines(axes: Any, names: Sequence[str], mean: Array, ends: Sequence[Sequence
     axes.set_yticks(places, names)
     axes.set_ylim(-0.7, len(names) - 0.3)
     axes.grid(visible=False, axis="y")
+
+
+def _numbers(axes: Any, mean: Array, low: Array, high: Array) -> None:
+    """Write means and ends of wide intervals at the right, with as many digits as tell the ends apart."""
+    for place, one in enumerate(zip(mean, low, high, strict=True)):
+        width = one[2] - one[1]
+        digits = int(np.clip(1 - np.floor(np.log10(width)), 0, 8)) if np.isfinite(width) and width > 0 else 3
+        middle, *ends = (f"{value:,.{digits}f}" for value in one)
+        axes.annotate(
+            f"{middle}  ({ends[0]} to {ends[1]})", (1.01, len(mean) - 1 - place), xycoords=("axes fraction", "data"),
+            va="center", fontsize="small", color=BLACK, annotation_clip=False,
+        )  # fmt: skip
+
+
+def _times(unit: float) -> str:
+    """Return what stands behind a name: three digits of its unit, nothing where it is 1."""
+    return "" if unit == 1 else f" × {float(f'{unit:.3g}'):,.10g}"
 
 
 def _band(axes: Any, names: Sequence[str], mean: Array, ends: Sequence[Sequence[Array]]) -> None:

@@ -10,7 +10,9 @@ from forestmix.arrays import Array
 from forestmix.plots.style import BLACK, SKY, look, one_axes
 
 
-def plot_predictive(observed: Array, drawn: Array, counts: bool, axes: Any = None) -> Any:
+def plot_predictive(
+    observed: Array, drawn: Array, counts: bool, axes: Any = None, trials: Array | None = None
+) -> Any:  # fmt: skip
     """Plot the cumulative distribution of the response beside those of drawn data sets, and return the axes.
 
     Args:
@@ -18,8 +20,11 @@ def plot_predictive(observed: Array, drawn: Array, counts: bool, axes: Any = Non
         drawn: data sets that the fit predicts, (size, n).
         counts: whether responses are whole numbers, so that lines are steps.
         axes: matplotlib axes; a new figure when left out.
+        trials: of binomial responses, (n,); shares of them are drawn then, since counts would show the trials.
 
     """
+    if trials is not None:
+        observed, drawn, counts = observed / trials, drawn / trials, False
     from matplotlib.ticker import MaxNLocator
 
     with look():
@@ -37,7 +42,7 @@ def plot_predictive(observed: Array, drawn: Array, counts: bool, axes: Any = Non
         axes.set_ylim(0, 1.02)
         if counts:
             axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
-        axes.set_xlabel("response")
+        axes.set_xlabel("response" if trials is None else "response, share of the trials")
         axes.set_ylabel("share of rows up to it")
         axes.legend(loc="lower right")
     return axes

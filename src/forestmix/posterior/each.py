@@ -132,6 +132,7 @@ class EachPosterior(Posterior):
             np.concatenate([one.leverage for one in each]),
             np.concatenate([begin + one.untrusted for begin, one in zip(begins, each, strict=False)]),
             data_fingerprint(self.data.x, observed, self.model.layers[0].family.weight),
+            np.concatenate([np.broadcast_to(one.weights, one.pointwise.shape) for one in each]),
         )
 
     def take(self, keep: Any) -> Posterior:

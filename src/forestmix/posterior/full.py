@@ -8,8 +8,8 @@ For ``q = N(mu, Sigma)`` the rows see ``eta_i ~ N(m_i, v_i)`` with ``m_i = b_i +
     mu      <- mu + Sigma (W^T e - (mu - mu0) / sigma0^2)
 
 Both at once are a step along the natural gradient. One of length rho mixes the precisions, that is the kappa, and
-shortens the step of the mean; rho is halved until the ELBO has risen, and doubled for the next step. For Gaussian rows
-one step is exact, and the ELBO is the evidence.
+shortens the step of the mean; rho is halved until the ELBO has risen, and doubled for the next step. With few rows a
+step of Newton is tried first (``full_newton.py``). For Gaussian rows one step is exact, and the ELBO is the evidence.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from forestmix.model import DEF, Observations
 from forestmix.posterior.columns import Columns
 from forestmix.posterior.course import fallen
 from forestmix.posterior.factor import BlockFactor
+from forestmix.posterior.full_newton import FEW_ROWS, curvature_gain, decrement_of, newton_step
 from forestmix.posterior.journal import Climb, Journal, Place, no_journal
 from forestmix.posterior.likely import LIKELY
 from forestmix.posterior.remainder import Remainder, remainder
@@ -74,7 +75,7 @@ class FullFit:
 
 
 @dataclass(frozen=True)
-class _Point:
+class Point:
     """q with its row terms; ``curvature`` is what ``kappa`` should be."""
 
     mean: Array
@@ -153,6 +154,8 @@ class _AtScales:
         self.prior_sd = np.broadcast_to(model.prior.family.sd, m).astype(np.float64)
         self.precision = self.prior_sd**-2.0
         self.rows = row_data(self.layer, self.data)
+        constant = self.layer.family.curvature_is_constant
+        self._few_rows = self.layer.size <= FEW_ROWS and self.weights.stored <= SMALL and not constant
 
     def exact(self) -> tuple[FullFit, ...]:
         """Return the posteriors under Gaussian rows; observations that miss the same entries share a factor."""
@@ -173,7 +176,7 @@ class _AtScales:
         """Return the fit of one observation that ended at a place."""
         return _fit(self._point_at(k, place.mean, place.kappa), place.trace.tolist(), place.converged)
 
-    def _point_at(self, k: int, mean: Array, kappa: Array) -> _Point:
+    def _point_at(self, k: int, mean: Array, kappa: Array) -> Point:
         return self._evaluate(self.rows.take([k]), mean, kappa, BlockFactor(self.columns, kappa, self.precision))
 
     def climb(self, k: int, start: Start | FullFit | None, tol: float, max_iter: int, journal: Journal) -> FullFit:
@@ -190,8 +193,8 @@ class _AtScales:
             # The sum of n terms is known to about this much.
             floor = max(tol, 8 * np.finfo(np.float64).eps * abs(point.elbo))
             gradient = self._gradient(point)
-            decrement = _decrement(point, gradient)
-            if decrement + min(gain, _curvature_gain(point)) <= floor:
+            decrement = decrement_of(point, gradient)
+            if decrement + min(gain, curvature_gain(point)) <= floor:
                 return _fit(self._refined(rows, point), trace, True)
             first = first or decrement
             if course.tell(point.elbo, fallen(decrement, first, floor), partial(_moments, point)):
@@ -203,24 +206,30 @@ class _AtScales:
             point, gain, rho = better, better.elbo - point.elbo, min(1.0, 2 * rho)
             trace.append(point.elbo)
             journal.note_climb(k, Climb(point.mean, point.kappa, gain, rho, np.array(trace)))
-        near = decrement + min(gain, _curvature_gain(point)) <= ACCEPTABLE
+        near = decrement + min(gain, curvature_gain(point)) <= ACCEPTABLE
         return _fit(self._refined(rows, point) if near else point, trace, near, course.stopped)
 
-    def _refined(self, rows: RowData, point: _Point) -> _Point:
-        """Return a converged point after steps that the ELBO is too coarse to judge, for as long as less is left."""
+    def _refined(self, rows: RowData, point: Point) -> Point:
+        """Return a point after steps that the ELBO is too coarse to judge, for as long as less is left."""
         best, least, since = point, np.inf, 0
         while self.weights.stored <= SMALL:
             gradient = self._gradient(point)
-            left = _decrement(point, gradient) + _curvature_gain(point)
+            left = decrement_of(point, gradient) + curvature_gain(point)
             since = 0 if left < SLOWEST * least else since + 1
             best, least = (point, left) if left < least else (best, least)
             if least <= EXACT or since >= PATIENCE:
                 return best
-            factor = BlockFactor(self.columns, point.curvature, self.precision)
-            point = self._evaluate(rows, point.mean + factor.solve(gradient), point.curvature, factor)
+            if self.layer.family.curvature_is_constant:
+                mean = point.mean + point.factor.solve(gradient)
+                point = self._evaluate(rows, mean, point.kappa, point.factor, point.variance)
+            elif self._few_rows and not since:
+                point = self._newton(rows, point, gradient)
+            else:
+                factor = BlockFactor(self.columns, point.curvature, self.precision)
+                point = self._evaluate(rows, point.mean + factor.solve(gradient), point.curvature, factor)
         return best
 
-    def _start(self, k: int, rows: RowData, start: Start | FullFit | None) -> _Point:
+    def _start(self, k: int, rows: RowData, start: Start | FullFit | None) -> Point:
         """Return the point of a fit at other scales, or the first step of iteratively reweighted least squares."""
         if start is not None:
             factor = BlockFactor(self.columns, start.kappa, self.precision)
@@ -235,12 +244,16 @@ class _AtScales:
         return point
 
     def _step(
-        self, rows: RowData, point: _Point, gradient: Array, rho: float, floor: float
-    ) -> tuple[_Point | None, float]:
+        self, rows: RowData, point: Point, gradient: Array, rho: float, floor: float
+    ) -> tuple[Point | None, float]:
         """Return the natural gradient step of length rho, halved until the ELBO rises, and rho.
 
-        There is none where what the ELBO rises or falls by is rounding.
+        With few rows a step of Newton comes first. There is none where what the ELBO rises or falls by is rounding.
         """
+        if self._few_rows:
+            new = self._newton(rows, point, gradient)
+            if new.elbo > point.elbo + 0.5 * decrement_of(point, gradient):
+                return new, rho
         for _ in range(HALVINGS):
             kappa = point.kappa + rho * (point.curvature - point.kappa)
             factor = BlockFactor(self.columns, kappa, self.precision)
@@ -252,9 +265,14 @@ class _AtScales:
             rho *= 0.5
         return None, rho
 
+    def _newton(self, rows: RowData, point: Point, gradient: Array) -> Point:
+        """Return the point after a step of Newton."""
+        mean, kappa = newton_step(rows, self.weights.dense_rows(np.arange(len(point.eta))), point, gradient)
+        return self._evaluate(rows, mean, kappa, BlockFactor(self.columns, kappa, self.precision))
+
     def _evaluate(
         self, rows: RowData, mean: Array, kappa: Array, factor: BlockFactor, variance: Array | None = None
-    ) -> _Point:
+    ) -> Point:
         """Return row terms and ELBO of ``N(mean, Sigma(kappa))``.
 
         With ``tr(Sigma / sigma0^2) = m - sum_i kappa_i v_i`` the divergence is
@@ -268,9 +286,9 @@ class _AtScales:
         divergence = 0.5 * (scaled - total(kappa * variance) - factor.log_determinant())
         elbo = float(total(likelihood) - divergence)
         finite = np.isfinite(elbo) and np.isfinite(curvature).all()
-        return _Point(mean, kappa, factor, eta, variance, error, curvature, elbo if finite else -np.inf)
+        return Point(mean, kappa, factor, eta, variance, error, curvature, elbo if finite else -np.inf)
 
-    def _gradient(self, point: _Point) -> Array:
+    def _gradient(self, point: Point) -> Array:
         """Return ``W^T e - (mu - mu0) / sigma0^2``."""
         return self.weights.adjoint(point.error) - self.precision * (point.mean - self.prior_mean)
 
@@ -290,21 +308,11 @@ class _AtScales:
         return eta, kappa if self.data.observed is None else np.where(self.data.observed, kappa, 0.0)
 
 
-def _decrement(point: _Point, gradient: Array) -> float:
-    """Return what the ELBO may still gain by other means, to second order."""
-    return 0.5 * float(gradient @ point.factor.solve(gradient))
-
-
-def _curvature_gain(point: _Point) -> float:
-    """Return a bound on what the ELBO may still gain by a better kappa, to second order."""
-    return 0.25 * float(total(np.abs(point.curvature - point.kappa) * point.variance)) ** 2
-
-
-def _moments(point: _Point) -> tuple[Array, Array]:
+def _moments(point: Point) -> tuple[Array, Array]:
     return point.mean, point.factor.variance()
 
 
-def _fit(point: _Point, trace: list[float], converged: bool, stopped: bool = False) -> FullFit:
+def _fit(point: Point, trace: list[float], converged: bool, stopped: bool = False) -> FullFit:
     return FullFit(
         point.mean, point.factor, point.elbo, point.eta, point.variance, point.curvature, point.error, converged,
         (*trace[:-1], point.elbo), stopped,

@@ -31,7 +31,7 @@ from forestmix.posterior.journal import Journal
 from forestmix.posterior.remainder import Remainder
 from forestmix.posterior.scale_calibration import calibrated
 from forestmix.posterior.scale_nodes import FINENESS, Integral, importance, lattice
-from forestmix.posterior.scale_objective import SLOPE_TOLERANCE, Evaluated, ScaleObjective
+from forestmix.posterior.scale_objective import Evaluated, ScaleObjective
 from forestmix.posterior.scale_posterior import ScalePosterior, at_point, from_grid, from_weighted
 
 #: With more unknown scales than this only the mode is found.
@@ -125,7 +125,7 @@ def _fit(objective: ScaleObjective, seed: int) -> ScaleFit:
 
 def _integrated(objective: ScaleObjective, seed: int) -> ScaleFit:
     many = len(objective.model.unknown_scales) > MOST_SCALES
-    mode = climb(objective, SLOPE_TOLERANCE if many else ROUGH_SLOPE)
+    mode = climb(objective, None if many else ROUGH_SLOPE)
     objective.climbed = objective.count
     objective.terms.check_noise(mode)
     if many:
@@ -140,14 +140,15 @@ def _integrated(objective: ScaleObjective, seed: int) -> ScaleFit:
     return _collected(objective, collected, integral)
 
 
-def climb(objective: ScaleObjective, tolerance: float = SLOPE_TOLERANCE) -> Array:
-    """Return the mode of log prior plus ELBO.
+def climb(objective: ScaleObjective, tolerance: float | None = None, init: Array | None = None) -> Array:
+    """Return the mode of log prior plus ELBO, from ``init`` where that is given.
 
     L-BFGS-B in a box around the last point, for as long as it ends on the box's border. The objective is divided by its
     largest slope, so that the first step, which is along the slope, is no longer than one: a scale e times as large. A
     box in which no better point was found is halved.
     """
-    start = theta = objective.terms.start()
+    tolerance = objective.slope_tolerance if tolerance is None else tolerance
+    start = theta = objective.terms.start() if init is None else init
     here, side = objective.evaluate(theta), BOX
     for _ in range(MOST_CLIMBS):
         unit = np.max(np.abs(here.slope))
@@ -180,7 +181,7 @@ def _climb_in_box(
         found = known[point.tobytes()]
         return -found.value / unit, -found.slope / unit
 
-    options: Any = {"gtol": tolerance / unit, "ftol": 1e-13}
+    options: Any = {"gtol": tolerance / unit, "ftol": 1e-16}
     limits: Any = box
     found = scipy.optimize.minimize(negative, theta, jac=True, method="L-BFGS-B", bounds=limits, options=options)
     best = np.asarray(found.x)

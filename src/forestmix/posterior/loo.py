@@ -42,7 +42,7 @@ class LeaveOneOut:
     ``elpd``: the sum over rows; ``se``: its standard error, ``sqrt(n Var(pointwise))``; ``pointwise``: of each observed
     row, (r,); ``rows``: their numbers, (r,) or (r, 2) with the observation first for a batch; ``leverage``:
     ``kappa_i v_i`` of each; ``untrusted``: positions among them of rows for which this is not to be trusted, since the
-    posterior without them is too far from the one with them.
+    posterior without them is too far from the one with them; ``weights``: of the cases, whose densities they multiply.
     """
 
     pointwise: Array
@@ -50,6 +50,7 @@ class LeaveOneOut:
     leverage: Array
     untrusted: Array
     fingerprint: str
+    weights: Array | float = 1.0
 
     @property
     def elpd(self) -> float:
@@ -87,10 +88,11 @@ def leave_one_out(posterior: Posterior) -> LeaveOneOut:
     pointwise = logs[0] if len(parts) == 1 else -scipy.special.logsumexp(share - logs, axis=0)
     leverage, doubtful = np.max([part[1] for part in parts], axis=0), np.any([part[2] for part in parts], axis=0)
     observed = np.broadcast_to(True if data.observed is None else data.observed, data.x.shape)
-    places = np.argwhere(observed)
+    places, weight = np.argwhere(observed), posterior.model.layers[0].family.weight
     return LeaveOneOut(
         pointwise[observed], places[:, 1] if data.single else places, leverage[observed],
-        np.flatnonzero(doubtful[observed]), data_fingerprint(data.x, observed, posterior.model.layers[0].family.weight),
+        np.flatnonzero(doubtful[observed]), data_fingerprint(data.x, observed, weight),
+        np.broadcast_to(weight, data.x.shape)[observed],
     )  # fmt: skip
 
 

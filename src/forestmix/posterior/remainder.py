@@ -73,13 +73,10 @@ def remainder(rows: RowData, fit: FullFit) -> Remainder:
         tensor = _Third(third, coordinates)
         evidence += tensor.evidence()
         rest, mixed_variance = rest + 0.5 * tensor.squares(), 0.5 * tensor.block_squares()
-    for a in _worth(third, fourth, coordinates.rest)[:quadratures]:
-        along, own = one.along(coordinates.rest[a]), float(np.sum(third * coordinates.rest[a] ** 3)) ** 2
-        evidence += float(along.evidence[0])
-        rest[a, a] += along.variance[0] - 1
-        if mixing:
-            evidence -= own / 12
-            rest[a, a] -= 0.5 * own
+    chosen = _worth(third, fourth, coordinates.rest)[:quadratures]
+    along, own = one.along(coordinates.rest[chosen]), (coordinates.rest[chosen] ** 3 @ third) ** 2
+    rest[chosen, chosen] += along.variance - 1 - (0.5 * own if mixing else 0.0)
+    evidence += float(np.sum(along.evidence)) - (float(np.sum(own)) / 12 if mixing else 0.0)
     return Remainder(evidence, block.variance + mixed_variance, rest)
 
 
@@ -88,7 +85,7 @@ class _Rows:
 
     def __init__(self, rows: RowData, fit: FullFit) -> None:
         self.rows, self.fit = rows, fit
-        self.value = self._values(fit.eta, fit.variance)
+        self.value = self._values(fit.eta[None], fit.variance[None])
 
     def slopes(self) -> tuple[Array, Array]:
         """Return ``E a'''`` and ``E a''''`` of each row."""
@@ -102,25 +99,26 @@ class _Rows:
         columns, count = coordinates.column[own], coordinates.groups
         if not count:
             return _Along(np.zeros(0), np.zeros(0))
-        each = (np.bincount(columns, part[own], minlength=count) for part in self._parts(coordinates.block))
-        return _tilted(np.stack(list(each)))
+        parts = (self._parts(coordinates.block[None], z)[0] for z in _hermite()[0])
+        return _tilted(np.stack([np.bincount(columns, part[own], minlength=count) for part in parts]))
 
-    def along(self, shift: Array) -> _Along:
-        """Return what is along one coordinate that any row may have, with weight ``shift``."""
-        return _tilted(np.array([[np.sum(part)] for part in self._parts(shift)]))
+    def along(self, shifts: Array) -> _Along:
+        """Return what is along coordinates that any row may have, with weights ``shifts`` (K, n)."""
+        h, step = np.zeros((NODES, len(shifts))), max(1, MEMORY_BUDGET // (128 * max(1, shifts.shape[1])))
+        for start in range(0, len(shifts), step):
+            part = slice(start, start + step)
+            for k, z in enumerate(_hermite()[0]):
+                h[k, part] = np.sum(self._parts(shifts[part], z), axis=1)
+        return _tilted(h)
 
-    def _parts(self, shift: Array) -> list[Array]:
-        """Return each row's part of h at the nodes z: for ``eta_i = m_i + shift_i z + ...``."""
-        fit, (nodes, _) = self.fit, _hermite()
-        left, square = np.maximum(fit.variance - shift**2, 0.0), 0.5 * fit.kappa * shift**2
-        return [
-            self._values(fit.eta + shift * z, left) - self.value - fit.error * shift * z + square * (z**2 - 1)
-            for z in nodes
-        ]
+    def _parts(self, shift: Array, z: float) -> Array:
+        """Return each row's part of h at z, (K, n): for ``eta_i = m_i + shift_i z + ...``."""
+        fit, square = self.fit, shift**2
+        values = self._values(fit.eta + shift * z, np.maximum(fit.variance - square, 0.0))
+        return values - self.value - fit.error * shift * z + 0.5 * fit.kappa * square * (z**2 - 1)
 
     def _values(self, eta: Array, variance: Array) -> Array:
-        found = expected_terms(self.rows, eta[None], np.sqrt(variance)[None])[0]
-        return np.broadcast_to(found, (1, len(eta)))[0]
+        return np.broadcast_to(expected_terms(self.rows, eta, np.sqrt(variance))[0], eta.shape)
 
 
 class _Third:

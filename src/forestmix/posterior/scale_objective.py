@@ -22,7 +22,8 @@ INNER_TOLERANCE = 1e-7
 #: The most that starts are extrapolated: the sum of the sizes of the weights of the fits that they come from.
 MOST_EXTRAPOLATION = 4.0
 #: Slope of L, in nats for a scale that is e times as large, below which the climb ends where the mode is all there is.
-SLOPE_TOLERANCE = 1e-3
+#: The first for Gaussian rows, where L is exact: in a flat direction 1e-3 may still be a tenth of a scale.
+EXACT_SLOPE_TOLERANCE, SLOPE_TOLERANCE = 1e-9, 1e-3
 #: About how many nodes an integral takes, by the number of scales; only the time left is told by it.
 EXPECTED_NODES = {1: 25, 2: 120, 3: 500, 4: 300}
 #: Bytes that the starts of inner fits may take.
@@ -57,6 +58,12 @@ class ScaleObjective:
         self._starts: list[tuple[Array, list[Start]]] = []
         entries = len(data.x) * (model.n_observed + model.n_latent)
         self._most_starts = int(np.clip(STARTS_BYTES // (8 * entries), 4, 256))
+
+    @property
+    def slope_tolerance(self) -> float:
+        """Where a climb ends if the mode is all there is."""
+        constant = self.model.layers[0].family.curvature_is_constant
+        return EXACT_SLOPE_TOLERANCE if constant else SLOPE_TOLERANCE
 
     def evaluate(self, theta: Array, *, whole: bool = False) -> Evaluated:
         """Return log prior plus ELBO, its slope by the envelope theorem, the inner fits, and what these leave out."""

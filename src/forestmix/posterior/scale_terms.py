@@ -17,8 +17,10 @@ import numpy as np
 from forestmix.arrays import Array
 from forestmix.errors import ForestmixError
 from forestmix.families.unknown import variables_of
+from forestmix.families.weighted import CaseWeights
 from forestmix.model import DEF, Observations
 from forestmix.scales import FromData, Scale
+from forestmix.scales.from_data import weighted_sd
 
 #: A noise below this share of the spread of the data is rounding.
 SMALLEST_NOISE = 1e-9
@@ -44,12 +46,13 @@ class ScaleTerms:
         self.latents = [variables_of(prior.family, scale, model.n_latent) for scale in self.scales]
         self.prior_mean = np.broadcast_to(prior.bias, model.n_latent).astype(np.float64)
         x = data.x if data.observed is None else np.where(data.observed, data.x, np.nan)
+        weights = layer.family.weight if isinstance(layer.family, CaseWeights) else np.ones(layer.size)
         pairs = zip(self.scales, self.rows, strict=True)
         self.priors: list[Scale] = [
-            scale.given(x[:, rows]) if isinstance(scale, FromData) else scale for scale, rows in pairs
+            scale.given(x[:, rows], weights[..., rows]) if isinstance(scale, FromData) else scale
+            for scale, rows in pairs
         ]
-        there = x[~np.isnan(x)]
-        self._spread = float(np.std(there)) if len(there) and np.ptp(there) > 0 else 1.0
+        self._spread = weighted_sd(x, weights) or 1.0
 
     def log_prior(self, theta: Array) -> tuple[float, Array]:
         """Return ``log p(theta)`` and its slope, (K,)."""

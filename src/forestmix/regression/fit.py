@@ -21,6 +21,7 @@ from forestmix.regression.prediction import predict_rows, wanted_rows
 from forestmix.regression.priors import NOISE, Priors
 from forestmix.regression.solve import Solution, at_scale_means
 from forestmix.regression.table_chunks import table_chunks
+from forestmix.regression.units import units_of
 from forestmix.saving import Saved
 
 
@@ -130,18 +131,22 @@ class Fit(Saved):
         """Return the posterior with each unknown scale at its posterior mean, and the factorised q beside it."""
         return at_scale_means(self.model, self.solution, self._responses())
 
-    def plot(self, level: float = 0.9, axes: Any = None, *, intercept: bool = False) -> Any:
+    def plot(self, level: float = 0.9, axes: Any = None, *, intercept: bool = False, units: str = "sd") -> Any:
         """Plot the intervals of fixed effects and scales, and return the axes.
 
         Args:
             level: probability of the wide intervals; the thick ones have half of it.
             axes: matplotlib axes to draw on; a new figure when left out.
             intercept: whether the intercept is drawn too, which often is on another scale.
+            units: "sd" draws what one standard deviation of a column does, which stands behind its name, and of columns
+                of 0 and 1 what 1 does: so all are on one scale. "column" draws the numbers of ``summary()``.
 
         """
         from forestmix.plots import plot_intervals
 
-        return plot_intervals(self.summary(level), self.summary(level / 2), axes, () if intercept else ("Intercept",))
+        wide, without = self.summary(level), () if intercept else ("Intercept",)
+        factors = units_of(self) if one_of("units", units, ("sd", "column")) == "sd" else np.ones(len(wide))
+        return plot_intervals(wide, self.summary(level / 2), axes, without, factors)
 
     def plot_groups(self, term: str | None = None, level: float = 0.9, axes: Any = None) -> Any:
         """Plot the effects of each level of groups, sorted, and return the axes.
@@ -167,7 +172,8 @@ class Fit(Saved):
         """
         from forestmix.plots import plot_predictive
 
-        return plot_predictive(self._responses(), self.simulate(size, rng), self.family != "gaussian", axes)
+        trials = None if self.cases.trials is None else self.cases.trials[~np.isnan(self.cases.response)]
+        return plot_predictive(self._responses(), self.simulate(size, rng), self.family != "gaussian", axes, trials)
 
     def to_xarray(self, level: float = 0.9) -> Any:
         """Return mean, sd and interval of every effect and scale as a labelled dataset of xarray (docs/files.md)."""

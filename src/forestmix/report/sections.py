@@ -51,11 +51,11 @@ def summary(subject: Subject) -> Part:
         parts += [heading(f"Layer {layer}, from the lowest")] if name != "summary" else []
         parts += [paragraph(note) for note in wide.notes]
         parts += [html_table(wide, name.replace(" ", "-"), f"Mean, sd and {100 * LEVEL:g} % interval, {name}")]
-        parts += [_intervals(wide, narrow, name)]
+        parts += [_intervals(wide, narrow, name, subject.fit)]
     return Part("Summary", "\n".join(parts))
 
 
-def _intervals(wide: Table, narrow: Table, name: str) -> str:
+def _intervals(wide: Table, narrow: Table, name: str, fit: Any) -> str:
     without = ("Intercept",) if len(wide) > 1 else ()
     count = len(wide) - sum(one in without for one in wide.names)
     low, high = plots.intervals.ends_of(wide)
@@ -65,9 +65,16 @@ def _intervals(wide: Table, narrow: Table, name: str) -> str:
         f"{100 * LEVEL:g} % leave out zero."
     )
     caption = f"Dot: mean. Thick: {100 * LEVEL / 2:g} %, thin: {100 * LEVEL:g} % interval."
+    caption += "" if fit is None else " ×: what one sd of the column does."
     caption += " The intercept is left out of the picture." if "Intercept" in wide.names and without else ""
     height = 0.9 + 0.26 * max(count, 2) if count <= NAMED else 0.0
-    return drawn(lambda axes: plots.plot_intervals(wide, narrow, axes, without), description, caption, height=height)
+
+    def draw(axes: Any) -> Any:
+        if fit is not None:
+            return fit.plot(LEVEL, axes, intercept=not without)
+        return plots.plot_intervals(wide, narrow, axes, without)
+
+    return drawn(draw, description, caption, height=height)
 
 
 def groups(subject: Subject) -> Part | None:

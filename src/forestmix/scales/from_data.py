@@ -21,10 +21,9 @@ class FromData(Scale):
 
     proper: ClassVar[bool] = False
 
-    def given(self, values: Array) -> HalfStudentT:
-        """Return the prior, given the values of the rows that have this scale; NaN is left out."""
-        values = np.asarray(values, np.float64)
-        spread = float(np.std(values[~np.isnan(values)])) if (~np.isnan(values)).any() else 0.0
+    def given(self, values: Array, weights: Array) -> HalfStudentT:
+        """Return the prior, given the values of the rows that have this scale and their case weights."""
+        spread = weighted_sd(values, weights)
         # A constant says nothing of its scale.
         return HalfStudentT(DF, WIDTH * spread if spread > 0 else WIDTH)
 
@@ -39,6 +38,15 @@ class FromData(Scale):
     def quantile(self, p: npt.ArrayLike) -> Array:
         """Raise, likewise."""
         raise _without_data()
+
+
+def weighted_sd(values: Array, weights: Array) -> float:
+    """Return the sd of values, each with its weight, NaN left out: a weight of 2 is the value twice."""
+    there = ~np.isnan(values)
+    own, share = values[there].astype(np.float64), np.broadcast_to(weights, values.shape)[there]
+    if not np.sum(share) > 0:
+        return 0.0
+    return float(np.sqrt(np.average((own - np.average(own, weights=share)) ** 2, weights=share)))
 
 
 def _without_data() -> ForestmixError:

@@ -1,0 +1,48 @@
+"""For a Gaussian q with full covariance (``full.py``): what its ELBO may still gain, and a step of Newton to there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy
+
+from forestmix.arrays import Array, total
+from forestmix.engines.rows import RowData, curvature_slopes
+
+if TYPE_CHECKING:
+    from forestmix.posterior.full import Point
+
+#: Rows up to which such steps are taken: they need a matrix of rows by rows.
+FEW_ROWS = 400
+
+
+def newton_step(rows: RowData, W: Array, point: Point, gradient: Array) -> tuple[Array, Array]:
+    """Return mean and kappa after the step; ``gradient`` is that of the ELBO in the mean.
+
+    With ``M = W Sigma W^T`` and its squares entry by entry, ``dv = -M^2 dkappa``, and ``a3`` and ``a4`` for the
+    expected third and fourth derivatives of the log-partition::
+
+        dmu = Sigma (gradient - W^T (a3 dv) / 2)        dkappa = E a'' - kappa + a3 W dmu + a4 dv / 2
+
+    Kappa, which is positive, changes by a factor of e at most.
+    """
+    step, M = point.factor.solve(gradient), point.factor.covariance(W)
+    slopes = curvature_slopes(rows, point.eta[None], np.sqrt(point.variance)[None])
+    a3, a4 = (np.broadcast_to(one, (1, len(M)))[0] for one in slopes)
+    square = M * M
+    system = np.eye(len(M)) - 0.5 * (a3[:, None] * M * a3 - np.diag(a4)) @ square
+    change = scipy.linalg.solve(system, point.curvature - point.kappa + a3 * (W @ step), check_finite=False)
+    mean = point.mean + step + 0.5 * point.factor.solve((a3 * (square @ change)) @ W)
+    share = np.divide(change, point.kappa, out=np.zeros_like(change), where=point.kappa > 0)
+    return mean, point.kappa * np.where(np.abs(share) < 0.5, 1 + share, np.exp(np.clip(share, -1, 1)))
+
+
+def decrement_of(point: Point, gradient: Array) -> float:
+    """Return what the ELBO may still gain by other means, to second order."""
+    return 0.5 * float(gradient @ point.factor.solve(gradient))
+
+
+def curvature_gain(point: Point) -> float:
+    """Return a bound on what the ELBO may still gain by a better kappa, to second order."""
+    return 0.25 * float(total(np.abs(point.curvature - point.kappa) * point.variance)) ** 2

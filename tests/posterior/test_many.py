@@ -59,6 +59,20 @@ def test_the_posterior_of_each_chunk():
         np.testing.assert_allclose(got.compute(), expected, rtol=0, atol=1e-7)
 
 
+def test_predictions_and_what_else_a_posterior_gives():
+    x, parted = batch("poisson")
+    right = fmx.infer(MODELS["poisson"], x, tol=1e-10).posterior()
+    found = fmx.infer(MODELS["poisson"], parted, tol=1e-10).posterior()
+    rows = np.array([0, 4, 7])
+    predicted = found.map(lambda one: one.predict(rows).mean, shape=(3,))
+    left_out = found.map(lambda one: one.loo().pointwise.reshape(-1, 12), shape=(12,))
+    draws = found.map(lambda one: np.moveaxis(one.sample(50, rng=0), 0, 1), shape=(50, 4))
+    predicted, left_out, draws = dask.compute(predicted, left_out, draws)
+    np.testing.assert_allclose(predicted, right.predict(rows).mean, rtol=1e-6)
+    np.testing.assert_allclose(left_out, right.loo().pointwise.reshape(23, 12), rtol=1e-6)
+    assert draws.shape == (23, 50, 4)
+
+
 def test_unknown_scales_of_each_observation():
     x, parted = batch("gaussian", size=5)
     parted = parted.rechunk((3, 12))

@@ -152,6 +152,14 @@ class MappedPosterior(MappedMoments):
         return low, high
 
 
+    def map(self, function: Callable[[Any], Any], shape: tuple[int, ...] = (), dtype: Any = np.float64) -> Any:
+        """Return what a function gives for the ``Posterior`` of each chunk, as a Dask array (N, *shape).
+
+        Predictions, leave-one-out and draws of observations are had by it (docs/scaling.md).
+        """
+        return _array(self._posteriors, self.counts, tuple(shape), np.dtype(dtype), _applied, function)
+
+
 def is_dask_batch(x: Any) -> bool:
     """Return whether data are a Dask array of two axes, which is then not loaded whole."""
     return is_dask(x) and hasattr(x, "to_delayed") and hasattr(x, "chunks") and getattr(x, "ndim", 0) == 2
@@ -231,6 +239,10 @@ def _field(result: Result, name: str) -> Array:
 
 def _moment(held: Any, layer: int, name: str) -> Array:
     return np.asarray(getattr(held.layers[layer], name))
+
+
+def _applied(posterior: Any, function: Callable[[Any], Any]) -> Array:
+    return np.asarray(function(posterior))
 
 
 def _scale_moment(result: Result, name: str, part: str) -> Array:

@@ -14,6 +14,7 @@ import numpy as np
 from benchmarks import cluster_efficiency
 from benchmarks.beside_dask import beside
 from benchmarks.cost_model import clusters
+from benchmarks.harness.facts import load_note
 from benchmarks.harness.results import Section, Table
 from benchmarks.harness.rounds import seconds_text
 from benchmarks.streaming import Say, best, stream
@@ -48,6 +49,7 @@ def measure(size: str, say: Say) -> Section:
     """Measure all of it."""
     section = Section("scaling_out", "Files larger than memory, and clusters")
     section.notes.append("The cost model, its constants and what they mean are in [scaling](scaling.md).")
+    section.notes.append(load_note())
     *sizes, on_two = SIZES[size]
     for part, rows in zip((stream, clusters, beside), sizes, strict=True):
         known = len(section.tables)

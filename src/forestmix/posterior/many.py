@@ -151,7 +151,6 @@ class MappedPosterior(MappedMoments):
         low, high = ends
         return low, high
 
-
     def map(self, function: Callable[[Any], Any], shape: tuple[int, ...] = (), dtype: Any = np.float64) -> Any:
         """Return what a function gives for the ``Posterior`` of each chunk, as a Dask array (N, *shape).
 

@@ -76,7 +76,7 @@ def clusters(section: Section, rows: int, say: Say) -> None:
                 W = generator.standard_normal((chunks * 4, COLUMNS), chunks=(4, COLUMNS))
                 small[workers, chunks] = seconds_per_step(W, np.ones(chunks * 4))
             W = generator.standard_normal((4 * each, COLUMNS), chunks=(each, COLUMNS))
-            large[workers] = seconds_per_step(W, np.ones(4 * each), steps=12)
+            large[workers] = seconds_per_step(W, np.ones(4 * each), steps=40)
     overhead = Table(
         "Overhead: a step where W is next to nothing", ["workers", *map("{} chunks".format, CHUNKS), "trip"]
     )

@@ -17,7 +17,17 @@ from benchmarks.harness.results import FILE, POSTERIOR_FILE, REGRESSION_FILE, Re
 from benchmarks.harness.worker import Worker
 
 #: In the order of the page. Modules are imported when they run, so that the page can be written without contenders.
-SECTIONS = ("machine", "gaussian_mean", "gaussian_meanfield", "elbo", "scaling", "coordinate", "startup", "scaling_out")
+SECTIONS = (
+    "machine",
+    "gaussian_mean",
+    "gaussian_meanfield",
+    "elbo",
+    "scaling",
+    "coordinate",
+    "startup",
+    "scaling_out",
+    "generated",
+)
 #: What the posterior page is written from, likewise; not part of ``make bench``.
 POSTERIORS = ("posteriors", "beside", "coverage", "scale_coverage", "leave_one_out", "sparse_sds", "random_effects")
 #: What the regression page is written from, likewise.

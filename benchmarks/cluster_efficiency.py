@@ -1,7 +1,6 @@
 """What an iteration costs on a cluster besides computing, and what a second worker gains where computing is all.
 
-``python -m benchmarks scaling_out`` runs it after its own tables; alone it is ``python -m
-benchmarks.cluster_efficiency [rows]``.
+A part of ``python -m benchmarks scaling_out``.
 
 - overhead: an evaluation and a product of next to nothing, by the grid of chunks, on two workers: seconds, and CPU time
   of client and scheduler together;
@@ -11,12 +10,13 @@ benchmarks.cluster_efficiency [rows]``.
 """
 
 import contextlib
-import sys
 import time
 
 import numpy as np
 
 import forestmix as fmx
+from benchmarks.harness.results import Table, Target
+from benchmarks.harness.rounds import seconds_text
 from forestmix.engines.choice import choose_engine
 from forestmix.engines.protocol import Spread, Want
 from forestmix.latents import GaussianFactors
@@ -57,35 +57,36 @@ def evaluation(client, W, family, engine="auto"):
     return evaluate, lambda: chosen.normal_product(layer, kappa, q.sd)
 
 
-def overhead():
-    """Print what calls on chunks of next to nothing take."""
+def overhead(section):
+    """Add what calls on chunks of next to nothing take."""
     import dask.array
 
-    print(f"\n{'overhead, two workers':24}{'a trip':>10}{'evaluation':>12}{'product':>10}   ms; CPU of both here")
+    columns = ["chunks", "a trip", "evaluation", "product", "CPU of client and scheduler"]
+    table = Table("Overhead by the grid of chunks, two workers", columns)
     with cluster(2) as client:
         trip = least([lambda: client.submit(int, pure=False).result()])[0]
         for rows, columns in GRIDS:
             W = dask.array.ones((4 * rows, 4 * columns), chunks=(4, 4))
             calls = evaluation(client, W, fmx.Bernoulli())
             spent = least(calls)
-            cpu = [cpu_of(call) for call in calls]
-            label = f"{rows} x {columns} chunks"
-            times = f"{1e3 * trip:10.1f}{1e3 * spent[0]:12.1f}{1e3 * spent[1]:10.1f}"
-            print(f"{label:24}{times}   {1e3 * cpu[0]:.1f}, {1e3 * cpu[1]:.1f}")
+            cpu = ", ".join(seconds_text(cpu_of(call)) for call in calls)
+            table.rows.append([f"{rows} x {columns}", *map(seconds_text, (trip, *spent)), cpu])
+    section.tables.append(table)
 
 
-def efficiency(rows=8_000_000):
-    """Print how much faster two workers are than one."""
+def efficiency(section, rows):
+    """Add how much faster two workers are than one."""
     import dask.array
 
     with cluster(1) as one, cluster(2) as two:
         W = dask.array.random.default_rng(0).standard_normal((rows, COLUMNS), chunks=(-(-rows // 2), COLUMNS))
         spent = least([evaluation(client, W, fmx.Bernoulli(), "compiled")[0] for client in (one, two)])
     share = spent[0] / (2 * spent[1])
-    print(
-        f"\nefficiency: {rows} x {COLUMNS} Bernoulli rows in 2 chunks: one worker {spent[0]:.3f} s, "
-        f"two {spent[1]:.3f} s, efficiency {share:.2f} (target 0.8)"
+    claim = (
+        f"efficiency of two workers against one: {rows} x {COLUMNS} Bernoulli rows in 2 chunks, "
+        f"{seconds_text(spent[0])} and {seconds_text(spent[1])}"
     )
+    section.targets.append(Target(claim, ">= 0.8", f"{share:.2f}", share >= 0.8))
 
 
 def least(calls, rounds=ROUNDS):
@@ -107,10 +108,9 @@ def cpu_of(call, rounds=ROUNDS):
     return (time.process_time() - began) / rounds
 
 
-def main(rows=200_000):
-    overhead()
-    efficiency(40 * rows)
-
-
-if __name__ == "__main__":
-    main(*map(int, sys.argv[1:2]))
+def add(section, rows, say):
+    """Add both."""
+    say("overhead on two workers")
+    overhead(section)
+    say("efficiency of two workers")
+    efficiency(section, rows)

@@ -24,6 +24,12 @@ def machine_facts() -> dict[str, str]:
     return {name: fact for name, fact in facts.items() if fact}
 
 
+def load_note() -> str:
+    """Return a sentence on how busy the machine is: more than it has cores, and times say little."""
+    load, cores = os.getloadavg()[0], len(os.sched_getaffinity(0))
+    return f"When this began, the machine had {cores} cores and a load of {load:.1f}."
+
+
 def _version(package: str) -> str | None:
     try:
         return version(package)

@@ -91,10 +91,12 @@ def infer(
 
     """
     if is_dask_batch(x) and isinstance(model, DEF) and all(layer.weights.chunks is None for layer in model.layers):
-        _only_for_one_process(model, x, init=init, callback=callback, checkpoint=checkpoint)
+        one_of("scales", scales, ("shared", "each"))
+        _only_for_one_process(model, x, scales, init=init, callback=callback, checkpoint=checkpoint)
         _check_options(tol, max_iter, progress, callback)
         options: dict[str, Any] = {"algorithm": _algorithm(algorithm, objective, accelerate), "engine": engine}
         options |= {"covariance": covariance, "tol": tol, "max_iter": max_iter, "memory_budget": memory_budget}
+        options["scales"] = scales
         return _mapped(model, x, options, out, progress)
     if out is not None:
         raise ArgumentError("out must be None but for x in a Dask array (N, n), and W in one piece.")
@@ -147,14 +149,14 @@ def _mapped(model: DEF, x: Any, options: dict[str, Any], out: Any, progress: boo
         return inferred_to_zarr(model, x, run, out, identity, meter)
 
 
-def _only_for_one_process(model: DEF, x: Any, **given: Any) -> None:
+def _only_for_one_process(model: DEF, x: Any, scales: str, **given: Any) -> None:
     """Raise if a Dask array does not fit a model, or comes with what goes with data in memory only."""
     if x.shape[1] != model.n_observed:
         raise ArgumentError(f"x must have shape (N, {model.n_observed}) for this model; got {x.shape}.")
-    if model.unknown_scales:
+    if model.unknown_scales and scales != "each":
         raise ArgumentError(
-            "model must have known scales for x in a Dask array: unknown ones are those of all observations together. "
-            "Give numbers by model.with_scales(values), found from some observations in memory, for instance."
+            "scales must be 'each' for x in a Dask array and unknown scales: shared ones are those of all observations "
+            "together. Or give numbers by model.with_scales(values), found from some observations in memory."
         )
     for name, value in given.items():
         if value is not None:

@@ -1,9 +1,7 @@
 """Weights in chunks of rows, in memory and in files: the answers of one matrix, and no more memory than a chunk."""
 
-import importlib.util
 import itertools
-import subprocess
-import sys
+import os
 import threading
 from dataclasses import fields
 
@@ -161,6 +159,25 @@ def test_a_part_of_a_memory_map_is_read_from_its_own_place(tmp_path, monkeypatch
     assert repr(part) == "ChunkedWeights(9 x 5, float64, 1 chunks of rows)"
 
 
+def test_a_mapped_file_that_was_cut_short(tmp_path):
+    np.save(tmp_path / "W.npy", np.ones((1000, 5)))
+    weights = ChunkedWeights.open(tmp_path / "W.npy")
+    os.truncate(tmp_path / "W.npy", 20_000)
+    with pytest.raises(ArgumentError, match=r"W must be whole; the file .*W.npy ends before entry 5000"):
+        weights.forward(np.ones(5))
+
+
+def test_entries_of_a_mapped_csr_that_are_not_in_order(tmp_path):
+    """They are put in order in every pass, though they are checked in the first one only."""
+    parts = {"indptr": np.array([0, 3, 4]), "indices": np.array([2, 0, 2, 1]), "data": np.array([1.0, 2.0, 3.0, 4.0])}
+    paths = [tmp_path / f"{name}.npy" for name in parts]
+    for path in paths:
+        np.save(path, parts[path.stem])
+    weights = ChunkedWeights.open_csr(*paths, columns=3)
+    for _ in range(3):
+        np.testing.assert_array_equal(weights.toarray(), [[2.0, 0.0, 4.0], [0.0, 4.0, 0.0]])
+
+
 def test_which_engine_runs_chunks():
     small, large = (fmx.Layer(fmx.Gaussian(1.0), [np.ones((size, size))] * 2) for size in (2, 600))
     assert choose_engine("auto", fmx.DEF(small), 1).inner.name == "reference"
@@ -186,84 +203,6 @@ def test_wrong_chunks(tmp_path):
         weights.forward(np.ones(2))
     with pytest.raises(ArgumentError, match="indices and data must have"):
         ChunkedWeights.open_csr(np.array([0, 2]), np.array([0]), np.array([1.0]), 2)
-
-
-LIMITED = """
-import resource, sys
-import numpy as np
-import forestmix as fmx
-
-def bernoulli(W):
-    return fmx.DEF(fmx.Layer(fmx.Bernoulli(), W))
-
-fmx.infer(bernoulli([np.eye(300)]), np.ones(300))  # libraries are loaded, and take their own memory
-form, folder = sys.argv[1:]
-x = np.load(folder + "/x.npy")
-if form.startswith("hdf5"):
-    import h5py
-    source = h5py.File(folder + "/W.h5", "r")
-elif form == "zarr":
-    import zarr
-    source = zarr.open_group(folder + "/W.zarr", mode="r")
-used = int(open("/proc/self/statm").read().split()[5]) * resource.getpagesize()
-size = 100_000 * 100 * (10 if "csr" in form else 8)  # nine of ten entries with their columns, or all
-resource.setrlimit(resource.RLIMIT_DATA, (used + size * 4 // 5,) * 2)
-try:
-    np.ones(size // 8)
-    sys.exit("the limit does not bind")
-except MemoryError:
-    pass
-names = ("indptr", "indices", "data")
-if form == "npy":
-    W = fmx.ChunkedWeights.open(folder + "/W.npy")
-elif form == "csr":
-    W = fmx.ChunkedWeights.open_csr(*(f"{folder}/{name}.npy" for name in names), columns=100)
-elif form == "hdf5 csr":
-    W = fmx.ChunkedWeights.open_csr(*(source[name] for name in names), columns=100)
-else:
-    W = fmx.ChunkedWeights.open(source["W"])
-result = fmx.infer(bernoulli(W), x, engine="reference", accelerate=False, max_iter=3, tol=0)
-np.save(folder + "/mean.npy", result.mean)
-"""
-
-FORMS = ("npy", "csr", "hdf5", "hdf5 csr", "zarr")
-
-
-@pytest.fixture(scope="module")
-def large(tmp_path_factory):
-    """Return a folder with a W of 80 MB in all forms, the data, and the answer of three steps in memory."""
-    folder, rng, (n, m) = tmp_path_factory.mktemp("large"), np.random.default_rng(0), (100_000, 100)
-    W = rng.standard_normal((n, m)) * (rng.random((n, m)) < 0.9)
-    x = (rng.random(n) < 0.5).astype(float)
-    matrix = sparse.csr_array(W)
-    parts = {name: getattr(matrix, name) for name in ("indptr", "indices", "data")}
-    for name, array in {"W": W, "x": x, **parts}.items():
-        np.save(folder / f"{name}.npy", array)
-    import h5py
-
-    with h5py.File(folder / "W.h5", "w") as file:
-        for name, array in {"W": W, **parts}.items():
-            file.create_dataset(name, data=array, chunks=(5000, m) if name == "W" else (2**16,))
-    if importlib.util.find_spec("zarr"):
-        import zarr
-
-        group = zarr.open_group(str(folder / "W.zarr"), mode="w")
-        group.create_array("W", data=W, chunks=(5000, m), compressors=None)
-    model = fmx.DEF(fmx.Layer(fmx.Bernoulli(), W))
-    return folder, fmx.infer(model, x, engine="reference", accelerate=False, max_iter=3, tol=0).mean
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of memory are Linux's")
-@pytest.mark.parametrize("form", FORMS)
-def test_a_file_larger_than_the_memory_limit(form, large):
-    """The process may take four fifths of W's bytes beyond what it has when its libraries are loaded."""
-    if form == "zarr":
-        pytest.importorskip("zarr", reason="needs the extra [zarr]")
-    folder, right = large
-    environment = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": ":".join(sys.path)}
-    command = [sys.executable, "-c", LIMITED, form, str(folder)]
-    subprocess.run(command, check=True, env=environment, timeout=120)
-    np.testing.assert_allclose(np.load(folder / "mean.npy"), right, atol=1e-12)
 
 
 class Slow:

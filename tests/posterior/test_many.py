@@ -59,6 +59,36 @@ def test_the_posterior_of_each_chunk():
         np.testing.assert_allclose(got.compute(), expected, rtol=0, atol=1e-7)
 
 
+def test_predictions_and_what_else_a_posterior_gives():
+    x, parted = batch("poisson")
+    right = fmx.infer(MODELS["poisson"], x, tol=1e-10).posterior()
+    found = fmx.infer(MODELS["poisson"], parted, tol=1e-10).posterior()
+    rows = np.array([0, 4, 7])
+    predicted = found.map(lambda one: one.predict(rows).mean, shape=(3,))
+    left_out = found.map(lambda one: one.loo().pointwise.reshape(-1, 12), shape=(12,))
+    draws = found.map(lambda one: np.moveaxis(one.sample(50, rng=0), 0, 1), shape=(50, 4))
+    predicted, left_out, draws = dask.compute(predicted, left_out, draws)
+    np.testing.assert_allclose(predicted, right.predict(rows).mean, rtol=1e-6)
+    np.testing.assert_allclose(left_out, right.loo().pointwise.reshape(23, 12), rtol=1e-6)
+    assert draws.shape == (23, 50, 4)
+
+
+def test_unknown_scales_of_each_observation():
+    x, parted = batch("gaussian", size=5)
+    parted = parted.rechunk((3, 12))
+    model = fmx.DEF(fmx.Layer(fmx.Gaussian(fmx.scales.HalfNormal(1.0)), W))
+    right, found = (fmx.infer(model, one, scales="each") for one in (x, parted))
+    (name, own), = found.scales.items()  # fmt: skip
+    pairs = [
+        (found.mean, right.mean),
+        (found.posterior().sd, right.posterior().sd),
+        (own.mean, [one.mean for one in right.scales[name]]),
+        (own.sd, [one.sd for one in right.scales[name]]),
+    ]
+    for got, expected in zip(dask.compute(*(got for got, _ in pairs)), (right for _, right in pairs), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-9)
+
+
 def test_nothing_runs_until_it_is_asked_for_and_each_chunk_once(monkeypatch):
     runs = []
     loop = fmx.inference.loop.Run.loop
@@ -89,7 +119,7 @@ def test_what_goes_with_data_in_memory_is_refused():
     unknown = fmx.DEF(fmx.Layer(fmx.Gaussian(), W))
     for arguments, options, message in (
         ((model, parted[:, :5]), {}, r"x must have shape \(N, 12\)"),
-        ((unknown, parted), {}, "model must have known scales"),
+        ((unknown, parted), {}, "scales must be 'each'"),
         ((model, parted), {"init": (x, x)}, "init must be None"),
         ((model, parted), {"callback": print}, "callback must be None"),
         ((model, parted), {"checkpoint": "run.npz"}, "checkpoint must be None"),

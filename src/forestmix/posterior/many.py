@@ -18,6 +18,7 @@ from forestmix.checks import between_zero_and_one, one_of
 from forestmix.errors import ForestmixError
 from forestmix.inference.status import Status
 from forestmix.model import DEF
+from forestmix.posterior.joint import scale_names
 from forestmix.posterior.result import KINDS, Result
 from forestmix.weights.dask_chunks import is_dask
 
@@ -30,7 +31,7 @@ Infer = Callable[[DEF, Any], Result]
 
 @dataclass(frozen=True)
 class LayerArrays:
-    """Moments of one layer of latents, as Dask arrays (N, m)."""
+    """Moments of one layer of latents, as Dask arrays (N, m), or of one unknown scale, (N,)."""
 
     mean: Any
     sd: Any
@@ -101,6 +102,15 @@ class MappedResult(MappedMoments):
         pairs = zip(kinds, counts, strict=True)
         return "\n".join(f"{count} of {total} observations: {Status[kind].value}" for kind, count in pairs)
 
+    @property
+    def scales(self) -> dict[str, LayerArrays]:
+        """Mean and standard deviation of each unknown scale, by name, as Dask arrays (N,)."""
+
+        def moments(name: str, part: str) -> Any:
+            return _array(self._outcomes, self.counts, (), np.float64, _scale_moment, name, part)
+
+        return {name: LayerArrays(moments(name, "mean"), moments(name, "sd")) for name in scale_names(self.model)}
+
     def posterior(self, kind: str = "corrected", *, tol: float = 0.01, rng: int = 0) -> MappedPosterior:
         """Return the posterior to report, as Dask arrays; the arguments are those of ``Result.posterior``."""
         one_of("kind", kind, KINDS)
@@ -140,6 +150,13 @@ class MappedPosterior(MappedMoments):
         )
         low, high = ends
         return low, high
+
+    def map(self, function: Callable[[Any], Any], shape: tuple[int, ...] = (), dtype: Any = np.float64) -> Any:
+        """Return what a function gives for the ``Posterior`` of each chunk, as a Dask array (N, *shape).
+
+        Predictions, leave-one-out and draws of observations are had by it (docs/scaling.md).
+        """
+        return _array(self._posteriors, self.counts, tuple(shape), np.dtype(dtype), _applied, function)
 
 
 def is_dask_batch(x: Any) -> bool:
@@ -221,6 +238,14 @@ def _field(result: Result, name: str) -> Array:
 
 def _moment(held: Any, layer: int, name: str) -> Array:
     return np.asarray(getattr(held.layers[layer], name))
+
+
+def _applied(posterior: Any, function: Callable[[Any], Any]) -> Array:
+    return np.asarray(function(posterior))
+
+
+def _scale_moment(result: Result, name: str, part: str) -> Array:
+    return np.array([getattr(one, part) for one in result.scales[name]])
 
 
 def _interval_end(posterior: Any, layer: int, level: float, end: int) -> Array:

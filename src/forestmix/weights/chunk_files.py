@@ -20,34 +20,62 @@ from forestmix.weights.chunks import ChunkShape
 from forestmix.weights.dense import DenseWeights
 from forestmix.weights.sparse import SparseWeights
 
-#: Bytes of a chunk: little enough to stay in the cache between reading and computing, enough to hide the calls.
+#: Bytes of a chunk that is read into memory: little enough to stay in the cache between reading and computing.
 CHUNK_BYTES = 2**21
+#: Bytes of a mapped chunk, which takes no memory of its own: enough to hide the calls, and to be worth threads. Maps of
+#: sparse entries are made whole where an engine asks for them, so there are fewer.
+MAPPED_BYTES, MAPPED_CSR_BYTES = 2**26, 2**24
 
 
 @dataclass(frozen=True)
 class FileArray:
-    """Numbers in a file, one after another from a byte on."""
+    """Numbers in a memory-mapped file, one after another.
 
-    path: str
-    offset: int
-    dtype: np.dtype[Any]
+    They are computed with where the system has the file in memory, and no copy is made. It brings them there, and takes
+    their memory back when it is short of it.
+
+    Attributes:
+        mapped: the numbers.
+        first: the byte of the file at which they begin.
+    """
+
+    mapped: Any  # np.memmap, which its stubs lose on the way through reshape
+    first: int
 
     @classmethod
     def of(cls, mapped: np.memmap) -> Self:
-        """Return where a memory-mapped array in C order lies in its file; it may be a part of a larger one."""
+        """Return a memory-mapped array in C order, which may be a part of a larger one."""
         if mapped.filename is None or not mapped.flags.c_contiguous:
             raise ArgumentError("W must be a memory map of a file in C order; open it by np.load(path, mmap_mode='r').")
         # The attribute offset of a part is still that of the whole, so the place follows from addresses.
-        first = mapped.offset - mapped.offset % mmap.ALLOCATIONGRANULARITY
+        page = mapped.offset - mapped.offset % mmap.ALLOCATIONGRANULARITY
         inside = mapped.ctypes.data - np.frombuffer(mapped._mmap, np.uint8).ctypes.data  # type: ignore[attr-defined]
-        return cls(os.fspath(mapped.filename), first + inside, mapped.dtype)
+        return cls(mapped.reshape(-1), page + inside)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Their precision."""
+        return np.dtype(self.mapped.dtype)
 
     def read(self, start: int, stop: int) -> Array:
-        """Return the numbers from ``start`` to ``stop``; other threads run meanwhile."""
-        found = np.fromfile(self.path, self.dtype, stop - start, offset=self.offset + start * self.dtype.itemsize)
-        if len(found) < stop - start:
-            raise ArgumentError(f"W must be whole; the file {self.path} ends before entry {stop}.")
-        return found
+        """Return the numbers from ``start`` to ``stop``, which the system begins to read if they are not in memory."""
+        first, last = (self.first + place * self.dtype.itemsize for place in (start, stop))
+        with open(os.fspath(self.mapped.filename), "rb") as file:
+            # To touch a page past the end of a file would end the process.
+            if os.fstat(file.fileno()).st_size < last:
+                raise ArgumentError(f"W must be whole; the file {self.mapped.filename} ends before entry {stop}.")
+            if hasattr(os, "posix_fadvise"):
+                os.posix_fadvise(file.fileno(), first, last - first, os.POSIX_FADV_WILLNEED)
+        part = np.asarray(self.mapped[start:stop])
+        return np.asarray(_Unlocked(part)) if part.flags.aligned else part.copy()
+
+
+class _Unlocked:
+    """A read-only array that does not say so: kernels are compiled once for both kinds, and none writes to W."""
+
+    def __init__(self, part: Array) -> None:
+        self.part, interface = part, part.__array_interface__
+        self.__array_interface__ = {**interface, "data": (interface["data"][0], False)}
 
 
 @dataclass(frozen=True)
@@ -86,14 +114,18 @@ class DenseRows:
         return trusted_dense(array) if trusted else DenseWeights(array)
 
 
-@dataclass(frozen=True)
+@dataclass
 class SparseRows:
-    """Some rows of a CSR matrix whose three arrays are in files; ``indptr`` of these rows is in memory."""
+    """Some rows of a CSR matrix whose three arrays are in files; ``indptr`` of these rows is in memory.
+
+    ``canonical``: whether they were found in order, with no entry twice and none that is zero.
+    """
 
     indptr: Array
     indices: FileArray | SlicedArray
     data: FileArray | SlicedArray
     columns: int
+    canonical: bool = False
 
     @property
     def shape(self) -> ChunkShape:
@@ -101,10 +133,15 @@ class SparseRows:
         return ChunkShape(len(self.indptr) - 1, self.columns, self.data.dtype)
 
     def load(self, *, trusted: bool) -> Weights:
-        """Read the rows; SciPy looks at their order each time."""
+        """Read the rows."""
         first, last = int(self.indptr[0]), int(self.indptr[-1])
         parts = self.data.read(first, last), self.indices.read(first, last), self.indptr - self.indptr[0]
-        return SparseWeights(scipy.sparse.csr_array(parts, shape=self.shape[:2]))
+        matrix = scipy.sparse.csr_array(parts, shape=self.shape[:2])
+        if trusted and self.canonical:
+            return SparseWeights.trusted(matrix)
+        weights = SparseWeights(matrix)
+        self.canonical = np.may_share_memory(weights.matrix.data, matrix.data)
+        return weights
 
 
 @dataclass(frozen=True)
@@ -126,21 +163,21 @@ class SlicedRows:
         return trusted_dense(array) if trusted else DenseWeights(array)
 
 
-def dense_rows(source: Any, chunk_bytes: int) -> list[DenseRows | SlicedRows]:
+def dense_rows(source: Any, chunk_bytes: int | None) -> list[DenseRows | SlicedRows]:
     """Return the chunks of a dense matrix: a path of an ``.npy`` file, a memory map, or what can be sliced."""
     array = np.load(source, mmap_mode="r") if isinstance(source, str | Path) else source
     n, m = check_matrix_shape("W", tuple(array.shape))
     row_bytes = floating_dtype("the dtype of W", array.dtype).itemsize * m
     if isinstance(array, np.memmap):
         entries = FileArray.of(array)
-        return [DenseRows(entries, *cut, m) for cut in _cuts(np.arange(n + 1) * row_bytes, chunk_bytes)]
+        return [DenseRows(entries, *cut, m) for cut in _cuts(np.arange(n + 1) * row_bytes, chunk_bytes or MAPPED_BYTES)]
     # What is stored in chunks is read in whole ones: a part of one costs as much as all of it.
     each = (getattr(array, "chunks", None) or (1,))[0]
-    step = max(1, chunk_bytes // (row_bytes * each)) * each
+    step = max(1, (chunk_bytes or CHUNK_BYTES) // (row_bytes * each)) * each
     return [SlicedRows(array, start, min(start + step, n)) for start in range(0, n, step)]
 
 
-def sparse_rows(indptr: Any, indices: Any, data: Any, columns: int, chunk_bytes: int) -> list[SparseRows]:
+def sparse_rows(indptr: Any, indices: Any, data: Any, columns: int, chunk_bytes: int | None) -> list[SparseRows]:
     """Return the chunks of a CSR matrix whose arrays are paths of ``.npy`` files, memory maps, or can be sliced."""
     opened = [np.load(part, mmap_mode="r") if isinstance(part, str | Path) else part for part in (indices, data)]
     starts = np.load(indptr) if isinstance(indptr, str | Path) else np.asarray(indptr[:])
@@ -152,7 +189,9 @@ def sparse_rows(indptr: Any, indices: Any, data: Any, columns: int, chunk_bytes:
         )
     places, entries = (FileArray.of(part) if isinstance(part, np.memmap) else SlicedArray(part) for part in opened)
     each = places.dtype.itemsize + entries.dtype.itemsize
-    return [SparseRows(starts[a : b + 1], places, entries, columns) for a, b in _cuts(starts * each, chunk_bytes)]
+    mapped = isinstance(places, FileArray) and isinstance(entries, FileArray)
+    size = chunk_bytes or (MAPPED_CSR_BYTES if mapped else CHUNK_BYTES)
+    return [SparseRows(starts[a : b + 1], places, entries, columns) for a, b in _cuts(starts * each, size)]
 
 
 def trusted_dense(array: Array) -> DenseWeights:

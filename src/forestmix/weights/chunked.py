@@ -14,7 +14,7 @@ from forestmix.arrays import Array
 from forestmix.checks import whole_number
 from forestmix.weights.base import Weights
 from forestmix.weights.blocks import blocks_of
-from forestmix.weights.chunk_files import CHUNK_BYTES, dense_rows, sparse_rows
+from forestmix.weights.chunk_files import dense_rows, sparse_rows
 from forestmix.weights.chunks import Chunks, StreamedChunks
 
 #: The maps of entries, by name: a name goes to a worker, and the map is made there.
@@ -45,23 +45,23 @@ class ChunkedWeights(Weights):
         self._chunks, self._maps = chunks, maps
 
     @classmethod
-    def open(cls, source: Any, chunk_bytes: int = CHUNK_BYTES) -> Self:
+    def open(cls, source: Any, chunk_bytes: int | None = None) -> Self:
         """Return the weights in a file, which may be larger than memory; it is read anew in every pass.
 
         Args:
             source: the path of an ``.npy`` file, a memory map in C order, or an array of Zarr or HDF5.
-            chunk_bytes: bytes that are read at a time.
+            chunk_bytes: bytes that are read at a time; 64 MB of a map, 2 MB of others when left out.
 
         """
-        return cls(StreamedChunks(dense_rows(source, whole_number("chunk_bytes", chunk_bytes))))
+        return cls(StreamedChunks(dense_rows(source, _size(chunk_bytes))))
 
     @classmethod
-    def open_csr(cls, indptr: Any, indices: Any, data: Any, columns: int, chunk_bytes: int = CHUNK_BYTES) -> Self:
+    def open_csr(cls, indptr: Any, indices: Any, data: Any, columns: int, chunk_bytes: int | None = None) -> Self:
         """Return the sparse weights with these CSR arrays: ``.npy`` files, memory maps, arrays of Zarr or HDF5.
 
-        ``columns`` is m.
+        ``columns`` is m; ``chunk_bytes``: 16 MB of maps, 2 MB of others when left out.
         """
-        size = whole_number("chunk_bytes", chunk_bytes)
+        size = _size(chunk_bytes)
         return cls(StreamedChunks(sparse_rows(indptr, indices, data, whole_number("columns", columns), size)))
 
     @property
@@ -183,6 +183,10 @@ class ChunkedWeights(Weights):
         """Return the matrix of the sparse matrices that a function gives for the chunks."""
         stack: Any = scipy.sparse.block_array  # its stubs want the format as a literal
         return _canonical(stack(self._chunks.by_row(self._chunks.fetch(self._map(function, own))), format=form))
+
+
+def _size(chunk_bytes: int | None) -> int | None:
+    return None if chunk_bytes is None else whole_number("chunk_bytes", chunk_bytes)
 
 
 def _split(indices: Array | None, slices: Sequence[slice]) -> tuple[list[Any], Array | None]:

@@ -31,6 +31,14 @@ class SparseWeights(Weights):
         _check_finite(self.matrix)
         super().__init__((self.matrix.shape[0], self.matrix.shape[1]), self.matrix.dtype)
 
+    @classmethod
+    def trusted(cls, matrix: scipy.sparse.csr_array) -> SparseWeights:
+        """Return the weights of a CSR matrix of which it is known that it is canonical and finite."""
+        weights = cls.__new__(cls)
+        weights.matrix = _marked_canonical(matrix)
+        Weights.__init__(weights, (matrix.shape[0], matrix.shape[1]), matrix.dtype)
+        return weights
+
     @property
     def nnz(self) -> int:
         """The number of entries that are not zero."""

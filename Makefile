@@ -23,10 +23,10 @@ $(VENV)/.installed-%: pyproject.toml | $(BIN)/python
 demo: $(VENV)/.installed-regression,io
 	$(BIN)/forestmix demo --out demo-output
 
-# Installing keeps one core busy, so the environments are made side by side.
+# Installing keeps one core busy, so the environments are made side by side; then each process of tests has a core.
 test:
 	$(MAKE) --jobs 3 --output-sync=target lint test-lowest test-wheel
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 
 # The quick tests with the lowest versions that pyproject.toml allows, in an environment of their own.
 test-lowest:

@@ -26,9 +26,9 @@ from benchmarks.problems.bayesian import Array, Regression
 SAMPLING = {"small": 0.0, "default": 25.0, "large": 300.0}
 MEAN, SD = 0.1, 0.1
 NOTE = """Largest error of a fixed effect's mean, in posterior sds of NUTS, and of its sd; the same for log scales; CPU
-seconds of a second run, and for NUTS of 1000 + 1000 transitions of two chains. DADVI has the same model and priors, and is factorised. BayesMixedGLM has N(0, 1) as prior of
-log scales, and can state the binary data only. gpboost maximises the marginal likelihood, without priors, and gives
-scales no uncertainty."""
+seconds of a second run, and for NUTS of 1000 + 1000 transitions of two chains. DADVI has the same model and priors, and
+is factorised. BayesMixedGLM has N(0, 1) as prior of log scales, and can state the binary data only. gpboost maximises
+the marginal likelihood, without priors, and gives scales no uncertainty."""
 #: Seconds for two runs of a contender, with imports and compilation.
 PATIENCE = 90.0
 

@@ -103,6 +103,7 @@ def measure(size: str, say: Callable[[str], None]) -> Section:
     section.targets = [
         Target(f"leave-one-out, sum on {len(SETS)} data sets", f"within {CLOSE:.0%}", f"{worst:.2%} at worst",
                bool(worst <= CLOSE)),
-        Target(f"leave-one-out, {MANY_ROWS:,} rows", f"under {SECONDS:.0f} s", f"{seconds:.1f} CPU s", seconds < SECONDS),
+        Target(f"leave-one-out, {MANY_ROWS:,} rows", f"under {SECONDS:.0f} s", f"{seconds:.1f} CPU s",
+               seconds < SECONDS),
     ]  # fmt: skip
     return section

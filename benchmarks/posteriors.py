@@ -51,7 +51,7 @@ short that 99 % are accepted: with longer ones NUTS diverges."""
 
 @dataclass(frozen=True)
 class Outcome:
-    """Errors of one kind of posterior: of latents, and of log scales, in means and in sds; CPU seconds of a later run."""
+    """Errors of one kind of posterior: of latents and of log scales, in means and sds; CPU seconds of a later run."""
 
     kind: str
     mean: Array

@@ -29,7 +29,7 @@ SECONDS = 60.0
 
 
 class Run(NamedTuple):
-    """What one process measured: CPU seconds, bytes before and at the peak, the sd of groups with its sd, its message."""
+    """What one process measured: CPU seconds, bytes before and at the peak, sd of groups with its sd, message."""
 
     seconds: float
     before: float

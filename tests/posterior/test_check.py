@@ -175,3 +175,4 @@ def test_unknown_scales_of_groups():
     found = fmx.infer(gaussian, gaussian.with_scales({tau: 0.7}).sample(1).x).posterior().check()
     assert found.passed
     assert found.verdict.startswith("Exact at given scales")
+    assert "importance sampling" not in repr(found)

@@ -35,9 +35,9 @@ class Check:
     model does not reproduce, which is about the model and not about how its posterior was found; ``pareto_k``: of
     importance weights for the factorised q and for the posterior itself: below 0.7 it is close to the true posterior,
     above 1 far from it; ``log_evidence``: estimated by importance sampling from this posterior, with the standard error
-    ``log_evidence_error``; ``elbo`` and ``factorised_elbo``: the bounds of both; ``sd_ratio``: the largest ratio of
-    corrected to factorised sd; ``mean_shift``: the largest difference of corrected and factorised means, in sds;
-    ``predictive``: statistics of x beside those of replicated data.
+    ``log_evidence_error``, or known where that is ``None``; ``elbo`` and ``factorised_elbo``: the bounds of both;
+    ``sd_ratio``: the largest ratio of corrected to factorised sd; ``mean_shift``: the largest difference of corrected
+    and factorised means, in sds; ``predictive``: statistics of x beside those of replicated data.
     """
 
     verdict: str
@@ -66,8 +66,11 @@ class Check:
         for name, k in self.pareto_k.items():
             lines.append(f"  Pareto k-hat, {name}: {k:.2f}")
         if self.log_evidence is not None:
-            error = f" +- {self.log_evidence_error:.2g}" if self.log_evidence_error is not None else ""
-            lines.append(f"  log evidence by importance sampling: {self.log_evidence:,.2f}{error}")
+            error = self.log_evidence_error
+            how = "" if error is None else " by importance sampling"
+            lines.append(
+                f"  log evidence{how}: {self.log_evidence:,.2f}" + ("" if error is None else f" +- {error:.2g}")
+            )
         for label, bound in (("this posterior", self.elbo), ("the factorised q", self.factorised_elbo)):
             lines += [] if bound is None else [f"  bound of {label}: {bound:,.2f}"]
         if self.sd_ratio is not None and self.mean_shift is not None:

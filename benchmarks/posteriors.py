@@ -25,7 +25,7 @@ from benchmarks.contenders.numpyro_nuts import Reference, run_nuts
 from benchmarks.harness.results import Section, Table, Target
 from benchmarks.problems.bayesian import REGRESSIONS, Array, Regression
 
-#: Seconds after which no block of draws is begun.
+#: CPU seconds after which no block of draws is begun, unless errors are still large.
 SAMPLING = {"small": 0.0, "default": 40.0, "large": 600.0}
 #: Later runs of forestmix, as long as the last took less than so many seconds.
 REPEATS, LONG = 3, 3.0
@@ -35,20 +35,23 @@ MEAN, SD, SCALE_MEAN, SCALE_SD = 0.05, 0.05, 0.15, 0.10
 ERRORS = ["data", "posterior", "mean", "sd", "log scale, mean", "sd", "NUTS: error of means", "of sds"]
 ERRORS_NOTE = """Largest error over all latents, with the median in brackets, in posterior standard deviations for means
 and relative for standard deviations; the same for the logarithms of unknown scales. The last two columns are the
-largest Monte Carlo standard errors of the reference itself. All data are real: sea temperature (by year and month),
-investment (by firm and year) and affairs by occupations (hers and her husband's) have crossed random intercepts, the
-first two with unknown noise. The data of the last say little of the scales: NUTS takes short steps and many draws
-there."""
+largest Monte Carlo standard errors of the reference itself. All data are real. With crossed random intercepts: affairs
+by occupations (hers and her husband's), votes (education and income), any doctor visit (share paid and number of
+diseases), sea temperature (year and month) and investment (firm and year), the last two with unknown noise."""
+TUNED_NOTE = """One constant, that says when a quadrature is made, was chosen on the data marked "tuned on". They are no
+test of it, and do not count for the targets. Votes and any doctor visit were added afterwards: their models were
+written down before they were first fitted, and nothing was changed since."""
 TIMES = ["data", "rows x latents", "rows", "posterior", "forestmix", "first call", "NUTS", "JAX compiles",
          "NUTS / forestmix", "draws", "R-hat", "divergences"]  # fmt: skip
-TIMES_NOTE = """Times in seconds. NUTS: two chains one after another of 1000 + 1000 transitions, compiled; what
-compiling took is a column of its own, and the reference goes on for as many draws as the table says. Where the data say
-little of the scale of a group, steps are so short that 99 % are accepted: with longer ones NUTS diverges."""
+TIMES_NOTE = """CPU seconds of one process, which forestmix and NUTS share. forestmix: the median of later calls. NUTS:
+two chains one after another of 1000 + 1000 transitions, compiled; what compiling took is a column of its own, and the
+reference goes on for as many draws as the table says. Where the data say little of the scale of a group, steps are so
+short that 99 % are accepted: with longer ones NUTS diverges."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Errors of one kind of posterior: of latents, and of log scales, in means and in sds; seconds of a later run."""
+    """Errors of one kind of posterior: of latents and of log scales, in means and sds; CPU seconds of a later run."""
 
     kind: str
     mean: Array
@@ -60,12 +63,12 @@ class Outcome:
 
 
 def timed(run: Callable[[], Any]) -> tuple[Any, float, float]:
-    """Return what a call returns, the seconds of the first and the median of later ones."""
+    """Return what a call returns, the CPU seconds of the first and the median of later ones."""
     times, found = [], None
     for _ in range(1 + REPEATS):
-        began = time.perf_counter()
+        began = time.process_time()
         found = run()
-        times.append(time.perf_counter() - began)
+        times.append(time.process_time() - began)
         if len(times) > 1 and times[-1] > LONG:
             break
     return found, times[0], median(times[1:])
@@ -95,6 +98,12 @@ def shown(errors: Array, pattern: str) -> str:
     return f"{errors.max():{pattern}} ({np.median(errors):{pattern}})" if len(errors) else ""
 
 
+def times_as_long(reference: Reference, one: Outcome) -> str:
+    """Return how many times as long as forestmix NUTS takes."""
+    ratio = reference.usual_seconds / one.seconds
+    return f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.1f}"
+
+
 def target(claim: str, bound: float, worst: dict[str, float], noise: float, pattern: str) -> Target:
     """Return whether the worst error is below the bound, with the name of its data and its own standard error."""
     name = max(worst, key=lambda one: worst[one])
@@ -120,15 +129,16 @@ def measure(size: str, say: Callable[[str], None]) -> Section:
         kinds = ("integrated",) if problem.scale_names else ("corrected", "full")
         outcomes = [outcome(problem, kind, reference) for kind in kinds]
         kept.append((problem, reference, outcomes))
+        title = problem.title + (", tuned on" if problem.tuned else "")
         for one in outcomes:
             errors.append([
-                problem.title, one.kind, shown(one.mean, ".3f"), shown(one.sd, ".1%"), shown(one.scale_mean, ".3f"),
+                title, one.kind, shown(one.mean, ".3f"), shown(one.sd, ".1%"), shown(one.scale_mean, ".3f"),
                 shown(one.scale_sd, ".1%"), f"{reference.mean_error.max():.3f}", f"{reference.sd_error.max():.1%}",
             ])  # fmt: skip
             times.append([
-                problem.title, problem.size, problem.family, one.kind, f"{one.seconds:.3f}", f"{one.first_seconds:.2f}",
+                title, problem.size, problem.family, one.kind, f"{one.seconds:.3f}", f"{one.first_seconds:.2f}",
                 f"{reference.usual_seconds:.1f}", f"{reference.compile_seconds:.1f}",
-                f"{reference.usual_seconds / one.seconds:.0f}", f"{reference.draws:,}", f"{reference.r_hat:.3f}",
+                times_as_long(reference, one), f"{reference.draws:,}", f"{reference.r_hat:.3f}",
                 f"{reference.divergences}",
             ])  # fmt: skip
     return report(kept, errors, times)
@@ -137,10 +147,11 @@ def measure(size: str, say: Callable[[str], None]) -> Section:
 def report(
     kept: list[tuple[Regression, Reference, list[Outcome]]], errors: list[list[str]], times: list[list[str]]
 ) -> Section:
-    """Return the section; the first kind of each data set, which is the default, is held to the targets."""
+    """Return the section; the first kind of each data set, the default, is held to the targets, if not tuned on."""
     section = Section("posteriors", "Against NUTS")
-    section.notes = [ERRORS_NOTE, TIMES_NOTE]
+    section.notes = [ERRORS_NOTE, TUNED_NOTE, TIMES_NOTE]
     section.tables = [Table("Errors", ERRORS, errors), Table("Times", TIMES, times)]
+    kept = [one for one in kept if not one[0].tuned]
     first = {problem.title: outcomes[0] for problem, _, outcomes in kept}
     scaled = {name: one for name, one in first.items() if len(one.scale_mean)}
     noise = (max(one.mean_error.max() for _, one, _ in kept), max(one.sd_error.max() for _, one, _ in kept))

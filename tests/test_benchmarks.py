@@ -12,6 +12,7 @@ from scipy import integrate, stats
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.__main__ import PAGES  # noqa: E402
 from benchmarks.harness.ladder import loosest  # noqa: E402
 from benchmarks.harness.page import markdown_table, write_page  # noqa: E402
 from benchmarks.harness.results import Results, Section, Table, Target, load, save  # noqa: E402
@@ -121,6 +122,23 @@ def test_the_page_shows_every_target_with_its_verdict(tmp_path):
     assert "1 of 3 met" in page
     assert page.index("## A\n") < page.index("## B\n") < page.index("## S\n")
     assert "![a plot](plot.png)" in page
+
+
+@pytest.mark.parametrize("file", ["posteriors.json", "regression_measured.json"])
+def test_pages_are_what_the_stored_numbers_say(file, tmp_path):
+    """No line of them is put in by hand."""
+    stored, (names, frame) = load(ROOT / "docs" / file), PAGES[file]
+    write_page(stored, names, tmp_path / "page.md", {}, frame)
+    page = (ROOT / "docs" / file).with_suffix(".md")
+    assert (tmp_path / "page.md").read_text("utf-8") == page.read_text("utf-8")
+
+
+def test_the_coverage_of_the_page_on_trust_is_what_was_measured():
+    page = (ROOT / "docs" / "trust.md").read_text("utf-8")
+    (table,) = load(ROOT / "docs" / "posteriors.json").sections["coverage"].tables
+    for row in table.rows:
+        shares = " | ".join(share.replace("%", " %") for share in row[1:5])
+        assert f"| {shares} |" in page, row[0]
 
 
 def test_bars_in_cells_are_escaped():

@@ -39,11 +39,11 @@ by name; the last is slow. [Posteriors](posteriors.md) has a page of its own. No
 POSTERIOR_INTRODUCTION = """\
 # Posteriors, measured
 
-Measured by `python -m benchmarks posteriors beside coverage scale_coverage leave_one_out sparse_sds random_effects`,
-which writes this page anew. Is what `posterior()` reports right? It is held to NUTS, to exact solves, to fitting again
-and to simulated truths, with data that come with scikit-learn and statsmodels. [How far to trust it](trust.md) says
-what to make of it. Sections may be of different runs. Times are of a machine that had other work to do, so ratios of
-less than two say nothing.
+Measured by `taskset -c 0 python -m benchmarks posteriors beside coverage scale_coverage leave_one_out sparse_sds
+random_effects`, which writes this page anew; a test holds the page to the numbers that it stored. Is what `posterior()`
+reports right? It is held to NUTS, to exact solves, to fitting again and to simulated truths, with data that come with
+scikit-learn and statsmodels. [How far to trust it](trust.md) says what to make of it. Times are CPU seconds on one
+core, of forestmix and of all that stands beside it; what a section took in all is time on the clock, beside other work.
 """
 
 POSTERIOR_RERUN = """\

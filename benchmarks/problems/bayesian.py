@@ -25,7 +25,8 @@ class Regression:
     ``family``: "gaussian" (with unknown noise), "bernoulli", "binomial" or "poisson"; ``groups``: the group of every
     row, by the name of the random intercept; ``trials``: of binomial rows; ``divided``: groups whose effects a sampler
     should draw divided by their scale, since the data say little of it; ``patience``: how many times as long as for
-    others a sampler may take before it is cut off.
+    others a sampler may take before it is cut off; ``tuned``: whether a constant of forestmix was chosen on these data,
+    so that they are no test of it.
     """
 
     title: str
@@ -37,6 +38,7 @@ class Regression:
     trials: Array | None = None
     divided: tuple[str, ...] = ()
     patience: float = 1.0
+    tuned: bool = False
 
     @property
     def levels(self) -> list[int]:
@@ -157,13 +159,43 @@ def affairs_by_occupation(every: int = 1) -> Regression:
     X = with_intercept(data.exog.drop(columns=occupations)[::every])
     x = np.asarray(data.endog > 0, float)[::every].copy()
     title = "affairs by occupations" + (f", every {every}th row" if every > 1 else "")
-    patience = 40.0 if every == 1 else 8.0
-    return Regression(title, "bernoulli", X, x, groups, divided=tuple(occupations), patience=patience)
+    patience = 15.0 if every == 1 else 8.0
+    return Regression(title, "bernoulli", X, x, groups, divided=tuple(occupations), patience=patience, tuned=True)
 
 
 def some_affairs_by_occupation() -> Regression:
     """Return every 6th row of it, on which NUTS is faster."""
     return affairs_by_occupation(6)
+
+
+def votes() -> Regression:
+    """Return the expected votes of 944 people (1996), with crossed random intercepts: education and income.
+
+    Covariates are all other columns but the population, whose logarithm is one of them.
+    """
+    from statsmodels.api import datasets
+
+    data = datasets.anes96.load_pandas().data
+    names = ["educ", "income"]
+    groups = {name: levels_of(data[name]) for name in names}
+    X = with_intercept(data.drop(columns=["vote", "popul", *names]))
+    x = np.asarray(data.vote, float).copy()
+    return Regression("votes", "bernoulli", X, x, groups, divided=tuple(names), patience=8.0)
+
+
+def any_visit() -> Regression:
+    """Return whether a person saw a doctor in a year, with crossed random intercepts: insurance and diseases.
+
+    Every 10th row of the RAND health experiment. The levels of the first are the five shares that people paid
+    themselves, those of the second the whole numbers of chronic diseases; covariates are all other columns.
+    """
+    from statsmodels.api import datasets
+
+    data = datasets.randhie.load_pandas().data[::10]
+    groups = {"share": levels_of(data.lncoins), "diseases": levels_of(np.floor(data.disea))}
+    X = with_intercept(data.drop(columns=["mdvis", "lncoins", "disea"]))
+    x = np.asarray(data.mdvis > 0, float)
+    return Regression("any doctor visit", "bernoulli", X, x, groups, divided=tuple(groups), patience=8.0)
 
 
 def sea_temperature() -> Regression:
@@ -191,5 +223,5 @@ def investment() -> Regression:
 
 REGRESSIONS = (
     breast_cancer, affairs, doctor_visits, school_tests, diabetes, cancer_by_county, affairs_by_occupation,
-    some_affairs_by_occupation, sea_temperature, investment,
+    some_affairs_by_occupation, votes, any_visit, sea_temperature, investment,
 )  # fmt: skip

@@ -175,3 +175,13 @@ def test_unknown_scales_of_groups():
     found = fmx.infer(gaussian, gaussian.with_scales({tau: 0.7}).sample(1).x).posterior().check()
     assert found.passed
     assert found.verdict.startswith("Exact at given scales")
+    assert "importance sampling" not in repr(found)
+
+
+def test_a_full_covariance_is_advised_only_where_it_can_be_had():
+    rng = np.random.default_rng(1)
+    W = 3.0 + 0.1 * rng.standard_normal((30, 4))
+    flat, layer = fmx.Layer(fmx.Bernoulli(), W), fmx.Layer(fmx.Gaussian(1.0), np.eye(4))
+    for model, way in ((fmx.DEF(flat), "covariance='full', or NUTS"), (fmx.DEF(flat, layer), "use NUTS")):
+        found = fmx.infer(model, np.arange(30) % 2.0).posterior("factorised").check(size=200)
+        assert way in found.advice[-1]

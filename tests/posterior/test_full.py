@@ -208,3 +208,8 @@ def test_what_it_is_not_for():
     for model in (deep, binary):
         with pytest.raises(fmx.ArgumentError, match="one layer and a Gaussian prior for a full covariance"):
             fit_full(model, observations(model, np.ones(3)))
+        with pytest.raises(fmx.ArgumentError, match="Leave covariance at 'factorised'"):
+            fmx.infer(model, np.ones(3), covariance="full")
+    unknown = fmx.DEF(fmx.Layer(fmx.Gaussian(fmx.scales.Flat()), W), prior=fmx.Prior(fmx.Laplace(1.0)))
+    with pytest.raises(fmx.ArgumentError, match=r"1 layer\(s\) and Laplace.* Give numbers for its unknown scales"):
+        fmx.infer(unknown, np.ones(3))

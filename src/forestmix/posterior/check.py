@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from forestmix.errors import ForestmixError
+from forestmix.posterior.columns import fits_factor
 from forestmix.posterior.component import Component
 from forestmix.posterior.covariance import DiagonalCovariance
 from forestmix.posterior.evidence import gaussian_elbo
@@ -35,9 +36,9 @@ class Check:
     model does not reproduce, which is about the model and not about how its posterior was found; ``pareto_k``: of
     importance weights for the factorised q and for the posterior itself: below 0.7 it is close to the true posterior,
     above 1 far from it; ``log_evidence``: estimated by importance sampling from this posterior, with the standard error
-    ``log_evidence_error``; ``elbo`` and ``factorised_elbo``: the bounds of both; ``sd_ratio``: the largest ratio of
-    corrected to factorised sd; ``mean_shift``: the largest difference of corrected and factorised means, in sds;
-    ``predictive``: statistics of x beside those of replicated data.
+    ``log_evidence_error``, or known where that is ``None``; ``elbo`` and ``factorised_elbo``: the bounds of both;
+    ``sd_ratio``: the largest ratio of corrected to factorised sd; ``mean_shift``: the largest difference of corrected
+    and factorised means, in sds; ``predictive``: statistics of x beside those of replicated data.
     """
 
     verdict: str
@@ -66,8 +67,11 @@ class Check:
         for name, k in self.pareto_k.items():
             lines.append(f"  Pareto k-hat, {name}: {k:.2f}")
         if self.log_evidence is not None:
-            error = f" +- {self.log_evidence_error:.2g}" if self.log_evidence_error is not None else ""
-            lines.append(f"  log evidence by importance sampling: {self.log_evidence:,.2f}{error}")
+            error = self.log_evidence_error
+            how = "" if error is None else " by importance sampling"
+            lines.append(
+                f"  log evidence{how}: {self.log_evidence:,.2f}" + ("" if error is None else f" +- {error:.2g}")
+            )
         for label, bound in (("this posterior", self.elbo), ("the factorised q", self.factorised_elbo)):
             lines += [] if bound is None else [f"  bound of {label}: {bound:,.2f}"]
         if self.sd_ratio is not None and self.mean_shift is not None:
@@ -108,7 +112,8 @@ def _gaussian_check(
     known = own.covariance.log_determinant() is not None
     bound = gaussian_elbo(system, factorised)
     exact = system.constant_curvature and kind != "factorised" and is_factored(own.covariance)
-    advice, misfit = _advice(kind, exact, last.k, ratio, shift), _misfit(predictive)
+    advice = _advice(kind, exact, last.k, ratio, shift, full=kind != "full" and _may_be_full(posterior))
+    misfit = _misfit(predictive)
     return Check(
         f"{_verdict(kind, exact, last.k, advice)} {_fit(misfit)}", tuple(advice), misfit,
         {name: one.k for name, one in weighed.items()}, last.log_mean if known else None,
@@ -138,7 +143,7 @@ def _check_over_scales(
             assert bound is not None
             logs.append(log_weights(system, part, rng, count) - bound[0] - part.covariance.left_out()[0])
     found = smoothed(np.concatenate(logs))
-    advice = _advice("full", False, found.k, 1.0, 0.0)
+    advice = _advice("full", False, found.k, 1.0, 0.0, full=False)
     evidence = None if posterior.log_evidence is None else posterior.log_evidence + found.log_mean
     return Check(
         f"{_verdict('full', False, found.k, advice)} {_fit(misfit)}", tuple(advice), misfit,
@@ -157,16 +162,21 @@ def _corrections(posterior: Posterior, rng: np.random.Generator) -> tuple[float,
     return float(np.max(corrected_sd / sd[0])), float(np.max(shift))
 
 
-def _advice(kind: str, exact: bool, k: float, ratio: float, shift: float) -> list[str]:
-    """Return what to do about correlations, means and shape."""
-    found = []
+def _may_be_full(posterior: Posterior) -> bool:
+    """Return whether ``covariance="full"`` can be had for the model."""
+    return len(posterior.model.layers) == 1 and fits_factor(posterior.model.layers[0].weights)
+
+
+def _advice(kind: str, exact: bool, k: float, ratio: float, shift: float, *, full: bool) -> list[str]:
+    """Return what to do about correlations, means and shape; ``full``: whether a full covariance is a way out."""
+    found, better = [], "covariance='full', or " if full else ""
     if kind == "factorised" and ratio > 1 + SHIFT:
         found.append(f"Sds of a factorised q are up to {ratio:.2g} times too small here: use posterior().")
     if not exact and kind != "full" and shift > SHIFT:
-        found.append(f"Means of a factorised q are off here, by up to {shift:.2g} sd: use covariance='full'.")
+        way = "covariance='full'" if full else "NUTS"
+        found.append(f"Means of a factorised q are off here, by up to {shift:.2g} sd: use {way}.")
     if not exact and k > GOOD:
         strength = "far from" if k > BAD else "some way from"
-        better = "" if kind == "full" else "covariance='full', or "
         found.append(
             f"The posterior is {strength} this one in all latents together (k-hat {k:.2f}): use {better}NUTS where "
             "tails and joint events matter."

@@ -112,7 +112,7 @@ class FullProblem:
         if len(model.layers) > 1 or not isinstance(model.prior.family, Gaussian):
             raise ArgumentError(
                 "model must have one layer and a Gaussian prior for a full covariance; got "
-                f"{len(model.layers)} layers and {model.prior.family!r}."
+                f"{len(model.layers)} layer(s) and {model.prior.family!r}."
             )
         self.data = data
         self.weights = model.layers[0].weights.in_double()

@@ -27,6 +27,9 @@ from forestmix.posterior.posterior import Posterior
 from forestmix.posterior.result import Result, Status, Trace
 from forestmix.posterior.scale_em import Expectation, fit_scale_mode
 
+#: What to do about a model that neither is for.
+GIVE = "Give numbers for its unknown scales, by model.with_scales(values) or Gaussian(sd=...)."
+LEAVE = "Leave covariance at 'factorised'."
 #: Said of a batch.
 SHARED = "All observations share them (scales='shared')."
 EACH = "Each observation has scales of its own (scales='each')."
@@ -47,7 +50,7 @@ def joint_result(
     if len(model.layers) > 1 or not isinstance(model.prior.family, Gaussian):
         raise ArgumentError(
             "model must have one layer and a Gaussian prior for a full covariance and for unknown scales; got "
-            f"{len(model.layers)} layers and {model.prior.family!r}. Give numbers by model.with_scales(values)."
+            f"{len(model.layers)} layer(s) and {model.prior.family!r}. {GIVE if model.unknown_scales else LEAVE}"
         )
     model = model.on_host()
     factored = not model.unknown_scales or fits_factor(model.layers[0].weights)

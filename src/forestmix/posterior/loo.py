@@ -68,7 +68,8 @@ class LeaveOneOut:
             return f"{text}, all to be trusted>"
         first = ", ".join(str(row.tolist()) for row in self.rows[self.untrusted[:5]])
         dots = ", ..." if len(self.untrusted) > 5 else ""
-        return f"{text}; {len(self.untrusted)} not to be trusted (leverage too large), rows {first}{dots}>"
+        what = "rows" if self.rows.ndim == 1 else "[observation, row]"
+        return f"{text}; {len(self.untrusted)} not to be trusted (the posterior leans on them), {what} {first}{dots}>"
 
 
 def standard_error(pointwise: Array) -> float:

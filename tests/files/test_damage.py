@@ -175,7 +175,7 @@ def test_kill_during_a_save_leaves_a_whole_file(tmp_path):
     with saving(path, 2.0):
         pass
     left = {one.name for one in tmp_path.iterdir()}
-    for delay in (0.0, 0.005, 0.013, 0.03, 0.05):
+    for delay in (0.0, 0.013, 0.05):
         with saving(path, 2.0):
             time.sleep(delay)
         assert (fmx.load(path).layers[0].weights.toarray() == 2.0).all()

@@ -78,8 +78,8 @@ def _column(name: str, label: Any, column: Any) -> npt.NDArray[np.float64]:
     if values.dtype.kind != "O" or wrong:
         given = repr(wrong[0]) if wrong else f"dtype {column.dtype}"
         raise ArgumentError(
-            f"{name} must hold real numbers; column {label!r} holds {given}. Make dummies of words, such as by "
-            "pandas.get_dummies, or use forestmix.regress, which makes them."
+            f"{name} must hold real numbers; column {label!r} holds {given}. In W words may be categories "
+            "(frame.astype({column: 'category'})); forestmix.regress takes words as they are."
         )
     return np.array([np.nan if _is_missing(entry) else float(entry) for entry in values])
 
@@ -95,6 +95,43 @@ def column_labels(frame: Any) -> tuple[Any, ...] | None:
         return None
     numbered = type(frame.columns).__name__ == "RangeIndex" and list(frame.columns) == list(range(len(frame.columns)))
     return None if numbered else tuple(map(plain_label, frame.columns))
+
+
+def labelled_weights(W: Any) -> tuple[Any, tuple[Any, ...] | None]:
+    """Return weights, and the labels of their columns if they are a frame.
+
+    Categories that are words become an indicator of each of their levels, labelled ``column[level]``.
+    """
+    labels = column_labels(W)
+    if not hasattr(W, "columns") or not (hasattr(W, "items") or hasattr(W, "get_columns")):
+        return W, labels
+    columns = [(label, column, _levels(column)) for label, column in _columns(W)]
+    if all(levels is None for _, _, levels in columns):
+        return W, labels
+    names: list[Any] = []
+    parts = []
+    for label, column, levels in columns:
+        if levels is None:
+            names.append(plain_label(label))
+            parts.append(_column("W", label, column))
+            continue
+        entries = np.array([None if _is_missing(entry) or entry != entry else str(entry) for entry in column], object)
+        missing = np.array([entry is None for entry in entries])
+        names += [f"{label_text(label)}[{level}]" for level in levels]
+        parts += [np.where(missing, np.nan, entries == str(level)) for level in levels]
+    return np.column_stack(parts), tuple(names)
+
+
+def _levels(column: Any) -> list[Any] | None:
+    """Return the levels of categories of pandas or polars; ``None`` for other columns, and if they are numbers."""
+    kind: Any = getattr(column, "dtype", None)
+    if str(kind).startswith("Categorical"):  # polars, which lists those of other columns too
+        levels = sorted(column.drop_nulls().unique().to_list())
+    elif hasattr(kind, "categories"):  # pandas, and Enum of polars
+        levels = list(kind.categories)
+    else:
+        return None
+    return None if all(isinstance(level, Real | np.bool_) for level in levels) else levels
 
 
 def plain_label(label: Any) -> Any:

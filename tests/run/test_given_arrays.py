@@ -221,3 +221,20 @@ def test_no_number_gives_a_warning_in_float32(place):
         refused = pytest.raises(fmx.ArgumentError, match="does not fit float32")
         with nullcontext() if fits and not positive else refused:
             PLACES[place](value)
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "polars, listed"])
+def test_categories_in_W_have_a_latent_for_each_level(kind):
+    words, z = ["v", "u", "v", "w"], [0.5, -1.0, 2.0, 0.0]
+    if kind == "pandas":
+        frame = pandas.DataFrame({"z": z, "g": pandas.Categorical(words), "k": pandas.Categorical([3, 1, 2, 3])})
+    else:
+        polars = pytest.importorskip("polars")
+        listed = polars.Categorical if kind == "polars" else polars.Enum(["u", "v", "w"])
+        frame = polars.DataFrame({"z": z, "g": polars.Series(words, dtype=listed), "k": [3, 1, 2, 3]})
+    layer = fmx.Layer(fmx.Gaussian(1.0), frame)
+    assert layer.labels == ("z", "g[u]", "g[v]", "g[w]", "k")
+    expected = np.column_stack([z, *([one == level for one in words] for level in "uvw"), [3, 1, 2, 3]])
+    np.testing.assert_array_equal(layer.weights.toarray(), expected)
+    with pytest.raises(fmx.ArgumentError, match="W must be finite"):
+        fmx.Layer(fmx.Gaussian(1.0), pandas.DataFrame({"g": pandas.Categorical(["u", None])}))

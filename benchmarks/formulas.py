@@ -50,7 +50,7 @@ def problems() -> list[Problem]:
     import pandas
 
     found = []
-    for data in (bayesian.some_affairs_by_occupation(), bayesian.sea_temperature(), bayesian.cancer_by_county()):
+    for data in (bayesian.votes(), bayesian.sea_temperature(), bayesian.cancer_by_county()):
         fixed = [f"x{k}" for k in range(1, data.X.shape[1])]
         frame = pandas.DataFrame(data.X[:, 1:], columns=fixed).assign(y=data.x, o=data.offset)
         for name, group in data.groups.items():

@@ -7,16 +7,17 @@ SIZE ?= default
 
 .PHONY: demo test test-arrays test-arviz test-lowest test-wheel lint bench docs clean
 
+# Python compiles a module when it is first imported, and most are not: pip need not compile all of them.
 # An environment per set of extras would be slower to make than one with a stamp for each.
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable .
+	$(BIN)/python -m pip install --quiet --no-compile --editable .
 	touch $@
 
 $(VENV)/.installed-%: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable ".[$*]"
+	$(BIN)/python -m pip install --quiet --no-compile --editable ".[$*]"
 	touch $@
 
 # Beside the base: pandas and formulaic for the regression by a formula, xarray and h5netcdf for its file.
@@ -39,7 +40,7 @@ test-wheel:
 # Torch and JAX are large, and not needed for anything else: an environment of their own.
 $(VENV)-arrays/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-arrays
-	$(VENV)-arrays/bin/python -m pip install --quiet --editable ".[test,arrays]"
+	$(VENV)-arrays/bin/python -m pip install --quiet --no-compile --editable ".[test,arrays]"
 	touch $@
 
 test-arrays: $(VENV)-arrays/.installed

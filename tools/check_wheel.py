@@ -18,7 +18,7 @@ def main() -> None:
         (wheel,) = Path(folder).glob("*.whl")
         subprocess.run([sys.executable, "-m", "venv", f"{folder}/venv"], check=True)
         programs = Path(folder) / "venv" / "bin"
-        subprocess.run([programs / "python", *pip, "install", wheel], check=True)
+        subprocess.run([programs / "python", *pip, "install", "--no-compile", wheel], check=True)
         for command in ([programs / "python", "-c", first_block()], [programs / "forestmix", "data", "list"]):
             subprocess.run(command, check=True, cwd=folder, stdout=subprocess.DEVNULL)
 

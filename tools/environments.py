@@ -38,7 +38,15 @@ def make_environment(folder: Path, python: str, requirements: Sequence[str], ext
     stamp, content = folder / "versions.txt", "\n".join([python, extras, *requirements])
     if not stamp.exists() or stamp.read_text() != content:
         subprocess.run([python, "-m", "venv", "--clear", folder], check=True)
-        install = [folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        install = [
+            folder / "bin" / "python",
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--no-compile",
+            "--disable-pip-version-check",
+        ]
         package = ["--editable", f"{ROOT}[{extras}]" if extras else ROOT]
         if not extras:
             subprocess.run([*install, "--no-deps", *package], check=True)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import optimize, special, stats
 
 import forestmix as fmx
 from support.forest_models import log_evidence, log_given_parents, small
@@ -55,6 +55,31 @@ def test_scores_of_other_families_are_the_integrals_over_the_latents(family):
     X[2, 1] = np.nan
     exact = [log_given_parents(model, x, tuple(model.parents_)) for x in X]
     np.testing.assert_allclose(model.score_samples(X), exact, rtol=1e-7)
+
+
+def test_steep_leaves_settle_at_the_best_factors():
+    """Plain steps go too far here, each about as far as the last; where they settle, no slope of the ELBO is left."""
+    nodes, chances = np.polynomial.hermite_e.hermegauss(200)
+    x = np.ones(8)
+    model = fmx.ForestMixtureModel.from_parameters(np.full((8, 1), 6.0), family="bernoulli", parents="observation")
+    posterior = model.infer(np.stack([x, 1 - x]), tol=1e-12, max_iter=200)
+    assert posterior.converged
+    for mean, sd, sign in zip(posterior.mean[:, 0], posterior.sd[:, 0], (1, -1), strict=True):
+        miss = special.expit(-sign * 6 * (mean + sd * nodes)) * chances / chances.sum()
+        assert 48 * sign * miss.sum() - mean == pytest.approx(0, abs=1e-8)
+        # By Stein's identity the slope in sd is -6 sum_i E z sigma(-eta) - sd + 1 / sd, for eta = sign 6 (mean + sd z).
+        assert 48 * sign * (nodes * miss).sum() - sd + 1 / sd == pytest.approx(0, abs=1e-8)
+    result = optimize.minimize(
+        lambda q: (
+            8 * (np.logaddexp(0, -6 * (q[0] + q[1] * nodes)) * chances).sum() / chances.sum()
+            + 0.5 * (q[0] ** 2 + q[1] ** 2 - 1)
+            - np.log(q[1])
+        ),
+        (1.0, 0.5),
+        method="Nelder-Mead",
+        options={"xatol": 1e-10, "fatol": 1e-13},
+    )
+    assert posterior.elbo == pytest.approx(-2 * result.fun, rel=1e-9)
 
 
 def test_elbo_at_given_factors_is_its_definition():

@@ -84,9 +84,9 @@ class SharedParents(Engine):
         """Take one safeguarded step, tree by tree."""
         return latent_step(state.forest, self.data, state.latents, state.responsibilities)
 
-    def scores(self, forest: ForestParameters, q: GaussianFactors) -> Array:
-        """Return ``sum_s E log p_hat(x_si | y_sj)`` less ``base`` of every pair, (n, m)."""
-        return pair_scores(forest, self.data, q)
+    def scores(self, forest: ForestParameters, q: GaussianFactors, wanted: Array | None = None) -> Array:
+        """Return ``sum_s E log p_hat(x_si | y_sj)`` less ``base``, (n, m), of all pairs or of those that are wanted."""
+        return pair_scores(forest, self.data, q, wanted)
 
     def learn_leaves(self, state: State, min_variance: float) -> tuple[ForestParameters, Array]:
         """Return better leaves and the scores of all pairs at them, by one safeguarded Newton step on every pair."""
@@ -102,7 +102,7 @@ class SharedParents(Engine):
 
     def evaluate(self, state: State, infer_parents: bool = True) -> State:
         """Return the state with its ELBO, and with the best parents if they are inferred."""
-        scores = self.scores(state.forest, state.latents)
+        scores = self.scores(state.forest, state.latents, None if infer_parents else state.responsibilities > 0)
         if infer_parents:
             state = replace(state, responsibilities=best_parents(state.forest, scores))
         return self._valued(state, scores)
@@ -122,8 +122,8 @@ class GaussianShared(SharedParents):
         """Return the best ``q(y)``."""
         return gaussian_latents(state.forest, self.data, state.responsibilities)
 
-    def scores(self, forest: ForestParameters, q: GaussianFactors) -> Array:
-        """Return the scores from the moments."""
+    def scores(self, forest: ForestParameters, q: GaussianFactors, wanted: Array | None = None) -> Array:
+        """Return the scores of all pairs, from the moments."""
         return gaussian_scores(forest, moments(self.data, q))
 
     def learn_leaves(self, state: State, min_variance: float) -> tuple[ForestParameters, Array]:

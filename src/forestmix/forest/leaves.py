@@ -90,8 +90,11 @@ def latent_step(
     """Take a step on ``q(y)`` given ``q(e)``, (n, m) or (N, n, m); the ELBO is lower for no latent of any observation.
 
     Per latent: ``1/sigma^2 = 1/sigma0^2 + sum_i r_ij w_ij^2 kappa_ij`` and ``mu += sigma^2 gradient``, exact for
-    Gaussian leaves; for others precision and mean move a share 1, 1/2, 1/4, ... of the way. A loss within rounding is
-    none: to refuse it would stop the means at the square root of the precision.
+    Gaussian leaves; for others precision and mean move a share 1, 1/2, 1/4, ... of the way.
+
+    A loss within rounding is none: to refuse it would stop the means at the square root of the precision. There the
+    values do not tell a step that goes too far, which steep leaves make without end; the slope along the step does. It
+    must not be steeper downwards at the end than half of what it was upwards at the start.
     """
     shape = (data.x.shape[0], p.n_trees)
     mean, sd = np.broadcast_to(q.mean, shape).copy(), np.broadcast_to(q.sd, shape).copy()
@@ -102,29 +105,45 @@ def latent_step(
     return GaussianFactors(mean, sd)
 
 
+class _LatentTerms(NamedTuple):
+    """The ELBO's part of one latent, its slope in the mean, the precision that is best there, and its rounding, (N,).
+
+    The slope in the precision P is ``(best - P) / (2 P^2)``.
+    """
+
+    value: Array
+    slope: Array
+    best: Array
+    rounding: Array
+
+
 def _tree_step(p: ForestParameters, data: Observations, mean: Array, sd: Array, tree: int, weight: Array) -> None:
     """Update mean and sd of one latent, (N,), in place."""
     children = np.flatnonzero(weight.max(axis=0) > NEGLIGIBLE)
     weight, w = weight[:, children], p.weights[children, tree]
     centre, prior = p.prior_mean[tree], Gaussian(p.prior.sd[tree])
 
-    def evaluate(some: Observations, r: Array, mean: Array, sd: Array) -> tuple[Array, RowExpectations]:
-        terms = rows_of_tree(p, some, mean, sd, tree, children)
-        loss = GaussianFactors(mean, sd).relative_entropy(prior, centre)
-        return weighted(r, terms.log_likelihood).sum(axis=1) - loss, terms
+    def evaluate(some: Observations, r: Array, mean: Array, sd: Array) -> _LatentTerms:
+        value, error, kappa = (weighted(r, part) for part in rows_of_tree(p, some, mean, sd, tree, children))
+        return _LatentTerms(
+            value.sum(axis=1) - GaussianFactors(mean, sd).relative_entropy(prior, centre),
+            error @ w - (mean - centre) * prior.sd**-2.0,
+            prior.sd**-2.0 + kappa @ w**2,
+            _ROUNDING * (1 + np.abs(value).sum(axis=1)),
+        )
 
-    start, terms = evaluate(data, weight, mean, sd)
-    lowest = start - _ROUNDING * (1 + weighted(weight, np.abs(terms.log_likelihood)).sum(axis=1))
-    gradient = weighted(weight, terms.error) @ w - (mean - centre) * prior.sd**-2.0
-    target = prior.sd**-2.0 + weighted(weight, terms.curvature) @ w**2
+    start, precision = evaluate(data, weight, mean, sd), sd**-2.0
+    step, growth = start.slope / start.best, start.best - precision
+    upwards = start.slope * step + 0.5 * (growth / precision) ** 2
     waiting, share = np.arange(len(mean)), 1.0
     for _ in range(_HALVINGS):
-        new_mean = mean[waiting] + share * gradient[waiting] / target[waiting]
-        new_sd = ((1 - share) * sd[waiting] ** -2.0 + share * target[waiting]) ** -0.5
+        new_mean, new = mean[waiting] + share * step[waiting], precision[waiting] + share * growth[waiting]
         r = weight if len(weight) == 1 else weight[waiting]
-        better = evaluate(data.take(waiting), r, new_mean, new_sd)[0] >= lowest[waiting]
-        mean[waiting[better]], sd[waiting[better]] = new_mean[better], new_sd[better]
-        waiting, share = waiting[~better], 0.5 * share
+        end = evaluate(data.take(waiting), r, new_mean, new**-0.5)
+        slope = end.slope * step[waiting] + 0.5 * (end.best - new) / new**2 * growth[waiting]
+        good = (end.value >= (start.value - start.rounding)[waiting]) & (slope >= -0.5 * upwards[waiting])
+        mean[waiting[good]], sd[waiting[good]] = new_mean[good], new[good] ** -0.5
+        waiting, share = waiting[~good], 0.5 * share
         if not waiting.size:
             break
 

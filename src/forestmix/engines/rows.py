@@ -58,6 +58,27 @@ class RowData:
         observed = None if self.observed is None else chosen(self.observed)
         return replace(self, parts=tuple(parts), x=chosen(self.x), observed=observed)
 
+    def take_rows(self, rows: Any) -> RowData:
+        """Return the data of the chosen rows, which may repeat: their positions, in NumPy."""
+        xp, device = array_api_compat.array_namespace(self.x), array_api_compat.device(self.x)
+
+        def chosen(array: Any, places: Any) -> Any:
+            shared = array is None or array.ndim == 0 or array.shape[-1] == 1
+            return array if shared else xp.take(array, xp.asarray(places, device=device), axis=-1)
+
+        parts, order = [], []
+        for part in self.parts:
+            known = np.arange(self.x.shape[-1]) if part.places is None else np.asarray(part.places)
+            own = np.minimum(np.searchsorted(known, rows), len(known) - 1)
+            here = np.flatnonzero(known[own] == rows)
+            if len(here):
+                places = None if part.places is None else xp.asarray(here, dtype=xp.int32, device=device)
+                parts.append(Part(part.kind, places, *(chosen(one, own[here]) for one in part[2:])))
+                order.append(here)
+        places = xp.asarray(np.argsort(np.concatenate(order)), dtype=xp.int32, device=device)
+        bias, x, observed = (chosen(one, rows) for one in (self.bias, self.x, self.observed))
+        return replace(self, parts=tuple(parts), order=places, bias=bias, x=x, observed=observed)
+
 
 def row_data(layer: Layer, observations: Observations) -> RowData:
     """Return the rows of a layer with their data."""

@@ -2,8 +2,8 @@
 
 Rows of every family are made of these two (``forestmix.families.primitive``). With ``eta = m + s z``, ``z ~ N(0, 1)``,
 they have ten digits, relative to themselves, for m in [-50, 50] and s in [0, 1000], and as a rule twelve;
-``tests/families/test_expectations.py`` asks mpmath. All is plain arithmetic on whole arrays: no shape depends on
-a number, and no branch but one that saves time with NumPy, so JAX can trace it.
+``tests/families/test_expectations.py`` asks mpmath. All is plain arithmetic on whole arrays: but for NumPy, where
+it saves time, no shape and no branch depends on a number, so JAX can trace it.
 
 Softplus, ``a(eta) = log(1 + exp(eta))``. Symmetry leaves ``m <= 0``, where all expectations can be tiny::
 
@@ -106,6 +106,9 @@ def _block(xp: Any, m: Any, s: Any) -> Expectations:
             return _narrow(xp, m, s)
         if xp.all(s >= NARROW):
             return _wide(xp, m, s)
+        narrow, found = s < NARROW, np.empty((len(Expectations._fields), len(m)))
+        found[:, narrow], found[:, ~narrow] = _narrow(xp, m[narrow], s[narrow]), _wide(xp, m[~narrow], s[~narrow])
+        return Expectations(*found)
     limit = xp.full_like(s, NARROW)
     narrow, wide = _narrow(xp, m, xp.minimum(s, limit)), _wide(xp, m, xp.maximum(s, limit))
     return Expectations(*(xp.where(s < limit, *pair) for pair in zip(narrow, wide, strict=True)))

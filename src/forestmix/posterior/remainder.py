@@ -19,21 +19,19 @@ latents known this is exact for them. For Gaussian rows all of it is 0.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import scipy
 
 from forestmix.arrays import Array
-from forestmix.engines.rows import RowData, curvature_slopes, expected_terms
+from forestmix.engines.rows import RowData, curvature_slopes
+from forestmix.posterior.along import NODES, along_coordinates
 
 if TYPE_CHECKING:
     from forestmix.posterior.factor import RowCoordinates
     from forestmix.posterior.full import FullFit
 
-#: Nodes of the quadrature along one coordinate.
-NODES = 13
 #: What quadratures along the coordinates that are not of groups may take, in nodes times rows, and the estimate from
 #: which on one is made, in nats for each node and row. Where all of them are cheap, all are made: rows repeated and
 #: weighted then give the same.
@@ -52,73 +50,40 @@ class Remainder(NamedTuple):
     rest: Array
 
 
-class _Along(NamedTuple):
-    """Of the densities along coordinates: ``log E exp h`` and the variance, (K,) each."""
-
-    evidence: Array
-    variance: Array
-
-
 def remainder(rows: RowData, fit: FullFit) -> Remainder:
     """Return what is left out at the best q; ``rows`` are those of its one observation."""
     n, p = len(fit.eta), len(fit.covariance.columns.rest)
     mixing, quadratures = n * p**3 <= MOST_PRODUCTS, int(MOST_QUADRATURE // (NODES * max(n, 1)))
     coordinates = fit.covariance.row_coordinates(rest=mixing or quadratures > p // 4)
-    one = _Rows(rows, fit)
-    block = one.along_groups(coordinates)
+    third, fourth = _slopes(rows, fit)
+    chosen = _worth(third, fourth, coordinates.rest)[:quadratures]
+    block, along = along_coordinates(rows, fit, coordinates._replace(rest=coordinates.rest[chosen]))
     evidence, rest = float(np.sum(block.evidence)), np.eye(len(coordinates.rest))
     mixed_variance = np.zeros(len(block.variance))
-    third, fourth = one.slopes()
     if coordinates.rest.size and mixing:
         tensor = _Third(third, coordinates)
         evidence += tensor.evidence()
         rest, mixed_variance = rest + 0.5 * tensor.squares(), 0.5 * tensor.block_squares()
-    chosen = _worth(third, fourth, coordinates.rest)[:quadratures]
-    along, own = one.along(coordinates.rest[chosen]), (coordinates.rest[chosen] ** 3 @ third) ** 2
+    own = (coordinates.rest[chosen] ** 3 @ third) ** 2
     rest[chosen, chosen] += along.variance - 1 - (0.5 * own if mixing else 0.0)
     evidence += float(np.sum(along.evidence)) - (float(np.sum(own)) / 12 if mixing else 0.0)
-    return Remainder(evidence, block.variance + mixed_variance, rest)
+    found = Remainder(evidence, block.variance + mixed_variance, rest)
+    return found if _is_proper(found) else Remainder(0.0, np.ones(len(block.variance)), np.eye(len(rest)))
 
 
-class _Rows:
-    """The rows at q, seen along one coordinate."""
+def _is_proper(found: Remainder) -> bool:
+    """Return whether these are variances. Under a flat prior that rows hardly hold y in, the series has no meaning."""
+    if not (np.isfinite(found.evidence) and np.isfinite(found.rest).all() and np.all(found.block > 0)):
+        return False
+    eigenvalues = np.linalg.eigvalsh(found.rest)
+    return not len(eigenvalues) or eigenvalues[0] > len(eigenvalues) * np.finfo(np.float64).eps * eigenvalues[-1]
 
-    def __init__(self, rows: RowData, fit: FullFit) -> None:
-        self.rows, self.fit = rows, fit
-        self.value = self._values(fit.eta[None], fit.variance[None])
 
-    def slopes(self) -> tuple[Array, Array]:
-        """Return ``E a'''`` and ``E a''''`` of each row."""
-        found = curvature_slopes(self.rows, self.fit.eta[None], np.sqrt(self.fit.variance)[None])
-        third, fourth = (np.broadcast_to(one, (1, len(self.fit.eta)))[0] for one in found)
-        return third, fourth
-
-    def along_groups(self, coordinates: RowCoordinates) -> _Along:
-        """Return what is along the coordinate of each group, by sums over its own rows."""
-        own = np.flatnonzero(coordinates.column >= 0)
-        columns, count = coordinates.column[own], coordinates.groups
-        if not count:
-            return _Along(np.zeros(0), np.zeros(0))
-        parts = (self._parts(coordinates.block[None], z)[0] for z in _hermite()[0])
-        return _tilted(np.stack([np.bincount(columns, part[own], minlength=count) for part in parts]))
-
-    def along(self, shifts: Array) -> _Along:
-        """Return what is along coordinates that any row may have, with weights ``shifts`` (K, n)."""
-        h, step = np.zeros((NODES, len(shifts))), max(1, MEMORY_BUDGET // (128 * max(1, shifts.shape[1])))
-        for start in range(0, len(shifts), step):
-            part = slice(start, start + step)
-            for k, z in enumerate(_hermite()[0]):
-                h[k, part] = np.sum(self._parts(shifts[part], z), axis=1)
-        return _tilted(h)
-
-    def _parts(self, shift: Array, z: float) -> Array:
-        """Return each row's part of h at z, (K, n): for ``eta_i = m_i + shift_i z + ...``."""
-        fit, square = self.fit, shift**2
-        values = self._values(fit.eta + shift * z, np.maximum(fit.variance - square, 0.0))
-        return values - self.value - fit.error * shift * z + 0.5 * fit.kappa * square * (z**2 - 1)
-
-    def _values(self, eta: Array, variance: Array) -> Array:
-        return np.broadcast_to(expected_terms(self.rows, eta, np.sqrt(variance))[0], eta.shape)
+def _slopes(rows: RowData, fit: FullFit) -> tuple[Array, Array]:
+    """Return ``E a'''`` and ``E a''''`` of each row."""
+    found = curvature_slopes(rows, fit.eta[None], np.sqrt(fit.variance)[None])
+    third, fourth = (np.broadcast_to(one, (1, len(fit.eta)))[0] for one in found)
+    return third, fourth
 
 
 class _Third:
@@ -168,24 +133,3 @@ def _worth(third: Array, fourth: Array, rest: Array) -> list[int]:
     estimate = ((square * rest) @ third) ** 2 / 12 + ((square * square) @ fourth) ** 2 / 48
     least = WORTH * NODES * len(third) if NODES * rest.size > CHEAP else 0.0
     return [int(a) for a in np.argsort(-estimate) if estimate[a] > least]
-
-
-def _tilted(h: Array) -> _Along:
-    """Return ``log E exp h`` and the variance under ``N(z; 0, 1) exp h`` from h at the nodes, (nodes, K).
-
-    Where h is not finite, far out of the range of the rows, nothing is taken to be left out.
-    """
-    nodes, log_weights = _hermite()
-    h = np.where(np.isfinite(h).all(axis=0), h, 0.0)
-    log_terms = h + log_weights[:, None]
-    evidence = scipy.special.logsumexp(log_terms, axis=0)
-    weights = np.exp(log_terms - evidence)
-    mean = nodes @ weights
-    return _Along(evidence, nodes**2 @ weights - mean**2)
-
-
-@cache
-def _hermite() -> tuple[Array, Array]:
-    """Return nodes and log weights of Gauss-Hermite quadrature for the standard normal distribution."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
-    return nodes, np.log(weights / np.sum(weights))

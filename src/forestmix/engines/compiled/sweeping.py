@@ -35,8 +35,9 @@ class Sweep:
     def __init__(self, start: SweepStart) -> None:
         layer, rows, q, terms, prior = start
         self.layer, self.rows, self.columns = layer, rows, columns_of(layer.weights, layer.weights.storage())
-        self.mean = np.array(q.mean, np.float64)
-        self.sd = np.array(np.broadcast_to(q.sd, q.mean.shape), np.float64)
+        # By rows also where all observations share an sd: for another layout Numba would compile the kernels again.
+        self.mean = np.array(q.mean, np.float64, order="C")
+        self.sd = np.array(np.broadcast_to(q.sd, q.mean.shape), np.float64, order="C")
         self.states = np.zeros((len(self.mean), 5, layer.size))
         self.states[:, 0], self.states[:, 3], self.states[:, 4] = terms.eta, terms.error, terms.kappa
         self.prior = tuple(np.require(np.broadcast_to(part, layer.n_parents), np.float64, ["C", "W"]) for part in prior)

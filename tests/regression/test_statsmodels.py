@@ -3,6 +3,8 @@
 For Gaussian rows that is exact. For others the posterior of n rows is not normal, so its mean is not its mode; both
 meet as rows are many. Rows of weight k are the same data k times: counts times k with an offset log k, successes out of
 k trials. There the posterior is normal, the estimates are the same, and standard errors are smaller by sqrt(k).
+
+The data as they are have the mode of the posterior and its Laplace covariance: ``fit.laplace()``.
 """
 
 import numpy as np
@@ -11,7 +13,7 @@ import pytest
 import scipy
 import statsmodels.api as sm
 import statsmodels.formula.api as smf
-from sklearn.datasets import load_diabetes
+from sklearn.datasets import load_breast_cancer, load_diabetes
 
 from forestmix.regression.regress import regress
 
@@ -127,6 +129,55 @@ def test_rows_of_zero_and_one_are_maximum_likelihood(make):
     reference = smf.glm(formula, data, family=sm.families.Binomial()).fit(tol=1e-14)
     many = data.assign(**{response: COPIES * data[response]})
     agree(regress(formula, many, family="binomial", trials=COPIES, prior="flat"), reference, COPIES)
+
+
+def cancer():
+    data = load_breast_cancer(as_frame=True).frame.rename(columns=lambda name: name.replace(" ", "_"))
+    return data, "target ~ mean_radius + mean_texture + mean_smoothness + mean_symmetry"
+
+
+def schools():
+    data, terms = star98()
+    return data, f"NABOVE + NBELOW ~ {terms}"
+
+
+@pytest.mark.parametrize(
+    ("make", "family"),
+    [(spector, "bernoulli"), (fair, "bernoulli"), (cancer, "bernoulli"), (schools, "binomial"), (randhie, "poisson"),
+     (cpunish, "poisson")],
+)  # fmt: skip
+def test_modes_under_flat_priors_are_maximum_likelihood_of_the_data_as_they_are(make, family):
+    data, formula = make()
+    kind = sm.families.Poisson() if family == "poisson" else sm.families.Binomial()
+    reference = smf.glm(formula, data, family=kind).fit(tol=1e-14, maxiter=200)
+    ours = formula.replace("NABOVE + NBELOW", "cbind(NABOVE, NBELOW)")
+    agree(regress(ours, data, family=family, prior="flat").laplace(), reference, tol=1e-3)
+
+
+@pytest.mark.parametrize("make", [stackloss, diabetes, engel])
+def test_modes_of_gaussian_rows_are_their_means(make):
+    data, formula = make()
+    reference = smf.ols(formula, data).fit()
+    fit = regress(formula, data, prior={**_flat(regress(formula, data, prior="flat")), "noise": reference.scale**0.5})
+    agree(fit.laplace(), reference)
+
+
+def test_offsets_and_repeated_rows_are_those_of_maximum_likelihood():
+    data, formula = randhie()
+    data = data.assign(years=1.0 + np.arange(len(data)) % 3, times=1.0 + np.arange(len(data)) % 2)
+    reference = smf.glm(
+        formula, data, family=sm.families.Poisson(), offset=np.log(data.years), freq_weights=data.times
+    ).fit(tol=1e-14)
+    fit = regress(f"{formula} + offset(log(years))", data, family="poisson", weights="times", prior="flat")
+    agree(fit.laplace(), reference)
+
+
+def test_a_level_without_counts_has_no_maximum_and_the_fit_says_so():
+    data = pandas.DataFrame({"y": [0, 0, 0, 3, 4, 2], "g": list("aaabbb")})
+    fit = regress("y ~ g", data, family="poisson", prior="flat")
+    assert np.isfinite(fit.posterior.sd).all()
+    assert "no maximum" in str(fit.laplace().summary())
+    assert "no maximum" not in str(regress("y ~ g", data, family="poisson").laplace().summary())
 
 
 def test_one_trial_is_a_row_of_zero_and_one():

@@ -280,7 +280,10 @@ TABLE = {
         "level must be a number between 0 and 1; got 1",
     ),
     "posterior kind": (lambda: fmx.infer(model(), X).posterior("corect"), "kind must be .* Did you mean 'corrected'"),
-    "posterior full": (lambda: fmx.infer(model(), X).posterior("full"), "kind must be 'corrected' or 'factorised'"),
+    "posterior full": (
+        lambda: fmx.infer(model(), X).posterior("full"),
+        "kind must be 'corrected', 'factorised' or 'laplace'",
+    ),
     "posterior tol": (lambda: fmx.infer(model(), X).posterior(tol=2), "tol must be a number between 0 and 1; got 2"),
     "posterior size": (lambda: fmx.infer(model(), X).posterior().sample(0), "size must be a positive integer or None"),
     "posterior names": (lambda: fmx.infer(model(), X).posterior().summary(names=["a"]), "names must have one entry"),

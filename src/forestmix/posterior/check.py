@@ -172,7 +172,9 @@ def _advice(kind: str, exact: bool, k: float, ratio: float, shift: float, *, ful
     found, better = [], "covariance='full', or " if full else ""
     if kind == "factorised" and ratio > 1 + SHIFT:
         found.append(f"Sds of a factorised q are up to {ratio:.2g} times too small here: use posterior().")
-    if not exact and kind != "full" and shift > SHIFT:
+    if kind == "laplace" and not exact and shift > SHIFT:
+        found.append(f"Modes are up to {shift:.2g} sd from the means of q here: use posterior() to report means.")
+    if not exact and kind in ("corrected", "factorised") and shift > SHIFT:
         way = "covariance='full'" if full else "NUTS"
         found.append(f"Means of a factorised q are off here, by up to {shift:.2g} sd: use {way}.")
     if not exact and k > GOOD:

@@ -83,7 +83,7 @@ def leave_one_out(posterior: Posterior) -> LeaveOneOut:
     if posterior.kind == "factorised":
         raise ForestmixError("loo needs the correlations that a factorised q leaves out. Use result.posterior().loo().")
     mixture, data = posterior.mixture, posterior.data
-    parts = [_rows_left_out(posterior.system, part) for part in mixture.components]
+    parts = [_rows_left_out(posterior.system, part, posterior.kind == "laplace") for part in mixture.components]
     logs = np.stack([part[0] for part in parts])
     share = np.log(mixture.weights).T[..., None]
     pointwise = logs[0] if len(parts) == 1 else -scipy.special.logsumexp(share - logs, axis=0)
@@ -105,8 +105,11 @@ def data_fingerprint(x: Array, observed: Array, weight: Any) -> str:
     return hashlib.sha256(repr(values.shape).encode() + values.tobytes() + weights).hexdigest()
 
 
-def _rows_left_out(system: LatentSystem, component: Component) -> tuple[Array, Array, Array]:
-    """Return the log predictive density of each row of x without it, its leverage, and whether it is in doubt."""
+def _rows_left_out(system: LatentSystem, component: Component, at_mode: bool) -> tuple[Array, Array, Array]:
+    """Return the log predictive density of each row of x without it, its leverage, and whether it is in doubt.
+
+    ``at_mode``: whether e and kappa are those at the mean itself, as for a Laplace covariance.
+    """
     layer, n = component.layer, component.layer.size
     C = padded(layer.weights.in_double(), 0, component.mean.shape[1])
     mean = C.forward(component.mean) + layer.bias
@@ -115,7 +118,7 @@ def _rows_left_out(system: LatentSystem, component: Component) -> tuple[Array, A
     if kappa is None:
         raise ForestmixError("loo needs a covariance that knows the curvature of each row; this one does not.")
     x = system.data.x[:, :n].astype(np.float64)
-    spread = np.sqrt(np.broadcast_to(variance, mean.shape))
+    spread = np.zeros(mean.shape) if at_mode else np.sqrt(np.broadcast_to(variance, mean.shape))
     error = np.broadcast_to(layer.family.expectations(x, mean, spread).error, mean.shape)
     leverage = np.minimum(np.broadcast_to(kappa[:, :n] * variance, mean.shape), 1 - 1e-12)
     left_variance = variance / (1 - leverage)

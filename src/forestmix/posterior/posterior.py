@@ -39,7 +39,7 @@ class Posterior(Exported):
         weights: the weight of each component, (S,), or (N, S) where observations differ.
         model: the model.
         data: the observations.
-        kind: what it is: "corrected", "factorised" or "full".
+        kind: what it is: "corrected", "factorised", "full" or "laplace".
         factors: means and standard deviations of the factorised q, to compare with in ``check``.
         scales: posteriors of unknown scales, by name.
         log_evidence: where it is known, one for each observation; found here for Gaussian rows.

@@ -18,13 +18,14 @@ from forestmix.inference.status import Status, Trace
 from forestmix.model import DEF, Observations
 from forestmix.posterior.each import EachJoint
 from forestmix.posterior.joint import Joint
+from forestmix.posterior.laplace import laplace_posterior
 from forestmix.posterior.layer import LayerPosterior
 from forestmix.posterior.noise import noise_note
 from forestmix.posterior.posterior import Posterior, made
 from forestmix.saving import Exported
 
 #: The kinds of posterior; "full" needs a run with a full covariance.
-KINDS = ("corrected", "factorised", "full")
+KINDS = ("corrected", "factorised", "full", "laplace")
 
 
 @dataclass(frozen=True, repr=False)
@@ -123,7 +124,9 @@ class Result(Exported):
 
         Args:
             kind: "corrected"; "factorised" for q itself, the only kind for latents that are not Gaussian; "full" after
-                ``infer(..., covariance="full")`` and for models with unknown scales, where "corrected" means it too.
+                ``infer(..., covariance="full")`` and for models with unknown scales, where "corrected" means it too;
+                "laplace" for the mode with the inverse of the curvature there, which are the estimates and standard
+                errors of maximum likelihood where priors are flat; with unknown scales the mode at each of their nodes.
             tol: relative error of the standard deviations. Where they are estimated from draws, these are made until
                 the median of the stated errors is at most this; where rounding leaves a larger one, an error is raised.
             rng: a generator, or a seed, for the draws behind standard deviations that are estimated.
@@ -132,11 +135,18 @@ class Result(Exported):
         """
         between_zero_and_one("tol", tol)
         one_of("kind", kind, KINDS)
+        if kind == "laplace":
+            if isinstance(self.joint, EachJoint):
+                raise ArgumentError(
+                    "kind must not be 'laplace' for a batch with scales='each'; infer the observations one by one."
+                )
+            return laplace_posterior(made(self, "factorised", tol, rng, progress) if self.joint is None
+                                     else self.joint.posterior(self))  # fmt: skip
         if self.joint is not None and kind != "factorised":
             return self.joint.posterior(self)
         if kind == "full":
             raise ArgumentError(
-                "kind must be 'corrected' or 'factorised' for a result whose q is factorised; got 'full'."
+                "kind must be 'corrected', 'factorised' or 'laplace' for a result whose q is factorised; got 'full'."
             )
         return made(self, kind, tol, rng, progress)
 

@@ -112,6 +112,8 @@ def formatted(values: Array, least: Array | None = None) -> list[str]:
 
 def summary(posterior: Posterior, level: float, names: Sequence[Any] | None, layer: int) -> Table:
     """Return the table of ``Posterior.summary``."""
+    from forestmix.posterior.laplace import laplace_notes
+
     between_zero_and_one("level", level)
     layer = whole_number("layer", layer, 0, len(posterior.layers) - 1)
     if not posterior.data.single:
@@ -122,7 +124,7 @@ def summary(posterior: Posterior, level: float, names: Sequence[Any] | None, lay
     if part.sd_error is not None:
         columns["error of sd"] = part.sd_error
     title = f"{posterior.kind} posterior, {100 * level:g} % intervals"
-    return Table(latent_names(posterior.model, layer, names), columns, title)
+    return Table(latent_names(posterior.model, layer, names), columns, title, laplace_notes(posterior))
 
 
 def latent_labels(model: DEF, layer: int, names: Sequence[Any] | None) -> list[Any]:

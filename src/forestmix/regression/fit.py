@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from forestmix.checks import between_zero_and_one, one_of, whole_number
 from forestmix.errors import ArgumentError
 from forestmix.inference.status import Status
 from forestmix.model import DEF
+from forestmix.posterior.laplace import laplace_notes, laplace_posterior
 from forestmix.posterior.posterior import Posterior
 from forestmix.posterior.predictive_check import simulate
 from forestmix.posterior.table import Table
@@ -129,7 +131,19 @@ class Fit(Saved):
 
     def at_scale_means(self) -> Posterior:
         """Return the posterior with each unknown scale at its posterior mean, and the factorised q beside it."""
-        return at_scale_means(self.model, self.solution, self._responses())
+        found = at_scale_means(self.model, self.solution, self._responses())
+        return laplace_posterior(found) if self.posterior.kind == "laplace" else found
+
+    def laplace(self) -> Fit:
+        """Return the same fit with the mode of the posterior in the place of its mean, and the Laplace covariance.
+
+        With ``prior="flat"`` these are the estimates and standard errors of maximum likelihood. Unknown scales stay
+        integrated over, with the mode at each of their nodes (docs/trust.md).
+        """
+        chosen = copy(self)
+        chosen.posterior = laplace_posterior(self.posterior)
+        chosen.solution = self.solution._replace(posterior=chosen.posterior)
+        return chosen
 
     def plot(self, level: float = 0.9, axes: Any = None, *, intercept: bool = False, units: str = "sd") -> Any:
         """Plot the intervals of fixed effects and scales, and return the axes.
@@ -220,7 +234,8 @@ class Fit(Saved):
         classes = self.cases.classes
         success = "" if classes is None else f"{self.design.terms.response} is 1 for {classes[1]!r}."
         ending = "" if self.status is Status.CONVERGED else self.status.value
-        return [note for note in (success, correlated, self.message, self.solution.message, ending) if note]
+        notes = (success, correlated, self.message, self.solution.message, ending, *laplace_notes(self.posterior))
+        return [note for note in notes if note]
 
     def _group_block(self, term: str | None) -> Block:
         blocks = {block.name: block for part in self.design.grouped for block in part.blocks}

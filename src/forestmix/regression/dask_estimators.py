@@ -1,4 +1,4 @@
-"""Estimators on arrays and frames of Dask: X stays in chunks of rows, vectors of rows are in memory."""
+"""Estimators on X in chunks, of Dask or of a table: it stays in chunks of rows, vectors of rows are in memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from forestmix.arrays import Array
 from forestmix.errors import ArgumentError
 from forestmix.regression.chunked_fit import detached_posterior
 from forestmix.regression.linear import Linear
+from forestmix.regression.named_tables import blocks_of_table, is_table, training_table
 from forestmix.weights.dask_chunks import is_dask
+
+
+def is_chunked(X: Any, y: Any = None) -> bool:
+    """Return whether X is in chunks: an array or a frame of Dask, Parquet files, or a list of delayed frames."""
+    return is_dask(X) or is_table(X, y)
 
 
 def in_memory(values: Any) -> Any:
@@ -21,8 +27,12 @@ def in_memory(values: Any) -> Any:
 
 def training_rows(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Array, Array | None]:
     """Return X as a Dask array of float64 in chunks of whole rows, and y and the weights as arrays, all checked."""
-    names = [str(name) for name in X.columns] if hasattr(X, "columns") else None
-    array = X.to_dask_array(lengths=True) if names is not None else X
+    names: list[str] | None
+    if is_table(X, y):
+        array, names, y, sample_weight = training_table(X, y, sample_weight)
+    else:
+        names = [str(name) for name in X.columns] if hasattr(X, "columns") else None
+        array = X.to_dask_array(lengths=True) if names is not None else X
     if getattr(array, "ndim", 0) != 2:
         raise ArgumentError(f"X must have two axes, rows and columns; got {getattr(array, 'ndim', 0)}.")
     if np.isnan(array.shape[0]):
@@ -31,6 +41,8 @@ def training_rows(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[A
     estimator.n_features_in_ = array.shape[1]
     if names is not None:
         estimator.feature_names_in_ = np.array(names, dtype=object)
+    elif hasattr(estimator, "feature_names_in_"):
+        del estimator.feature_names_in_  # of an earlier fit
     y, n = np.asarray(in_memory(y)), array.shape[0]
     weights = None if sample_weight is None else np.asarray(in_memory(sample_weight), np.float64)
     for name, values in (("y", y), ("sample_weight", weights)):
@@ -50,22 +62,28 @@ def by_chunks(
     import dask
     import dask.array
 
-    if hasattr(X, "columns"):
-        blocks, counts = list(X.to_delayed()), [np.nan] * X.npartitions
+    small = _without_rows(estimator)
+    if is_table(X) or hasattr(X, "columns"):
+        blocks = blocks_of_table(estimator, X)
+        counts = [np.nan] * len(blocks)
+        vars(small).pop("feature_names_in_", None)  # the blocks are arrays of these columns
     else:
         whole = X.rechunk({1: -1})
         blocks, counts = list(whole.to_delayed()[:, 0]), list(whole.chunks[0])
     called = dask.delayed(_called, pure=False, traverse=False)
-    small = dask.delayed(_without_rows(estimator), pure=False, traverse=False)
+    light = dask.delayed(small, pure=False, traverse=False)
     kind = estimator.classes_.dtype if method == "predict" and hasattr(estimator, "classes_") else np.float64
+    nothing = np.empty((0, *shape), kind)
     parts = [
-        dask.array.from_delayed(called(small, block, method, take, options), (count, *shape), dtype=kind)
+        dask.array.from_delayed(called(light, block, method, take, options, nothing), (count, *shape), dtype=kind)
         for block, count in zip(blocks, counts, strict=True)
     ]
     return dask.array.concatenate(parts)
 
 
-def _called(estimator: Any, block: Any, method: str, take: Any, options: dict[str, Any]) -> Array:
+def _called(estimator: Any, block: Any, method: str, take: Any, options: dict[str, Any], nothing: Array) -> Array:
+    if not len(block):
+        return nothing
     found = getattr(estimator, method)(block, **options)
     return np.asarray(found if take is None else found[take])
 

@@ -9,14 +9,14 @@ import numpy as np
 from forestmix.arrays import Array
 from forestmix.checks import between_zero_and_one, flag, one_of
 from forestmix.errors import MissingExtraError
-from forestmix.regression.dask_estimators import by_chunks, in_memory, training_rows
+from forestmix.regression.dask_estimators import by_chunks, in_memory, is_chunked, training_rows
 from forestmix.regression.likelihood import check_response
 from forestmix.regression.linear import Linear, fit_linear
-from forestmix.weights.dask_chunks import is_dask
+from forestmix.regression.named_tables import named_rows
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-    from sklearn.metrics import d2_tweedie_score
+    from sklearn.metrics import accuracy_score, d2_tweedie_score, r2_score
     from sklearn.utils.multiclass import check_classification_targets, type_of_target
     from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 except ImportError as error:
@@ -39,7 +39,7 @@ class _Linear(BaseEstimator):
     def _training(self, X: Any, y: Any, sample_weight: Any, **checks: Any) -> tuple[Any, Array, Array | None]:
         """Return X, y and the weights that were given, rows of weight 0 left out."""
         flag("fit_intercept", self.fit_intercept)
-        if is_dask(X):
+        if is_chunked(X, y):
             return training_rows(self, X, y, sample_weight)
         X, y = validate_data(self, X, y, accept_sparse=SPARSE, dtype=np.float64, **checks)
         X = X.tocsr() if hasattr(X, "tocsr") else X
@@ -87,7 +87,11 @@ class BayesianRegressor(RegressorMixin, _Linear):
         return tags
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit to X, (n, m) dense or sparse, and y, (n,); a weight of 2 counts as two rows."""
+        """Fit to X, (n, m) dense or sparse, and y, (n,); a weight of 2 counts as two rows.
+
+        X may be an array or a frame of Dask, or the path of Parquet files, read in chunks; then y and sample_weight are
+        names of columns, and X is all others (docs/scaling.md).
+        """
         one_of("family", self.family, ("gaussian", "poisson"))
         X, y, weights = self._training(X, y, sample_weight, y_numeric=True)
         y = np.asarray(y, np.float64)
@@ -104,7 +108,7 @@ class BayesianRegressor(RegressorMixin, _Linear):
 
         For counts the standard deviation is that of the linear predictor, the logarithm of the rate.
         """
-        if is_dask(X):
+        if is_chunked(X):
             check_is_fitted(self)
             both = [by_chunks(self, X, "predict", take=k, return_std=True) for k in (0, 1)] if return_std else []
             return tuple(both) if return_std else by_chunks(self, X, "predict")
@@ -118,7 +122,7 @@ class BayesianRegressor(RegressorMixin, _Linear):
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Array, Array]:
         """Return both ends of the central predictive interval of each row."""
         between_zero_and_one("level", level)
-        if is_dask(X):
+        if is_chunked(X):
             low, high = (by_chunks(self, X, "predict_interval", take=k, level=level) for k in (0, 1))
             return low, high
         found = self._linear.predict(self._new(X), level)
@@ -126,9 +130,11 @@ class BayesianRegressor(RegressorMixin, _Linear):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return R^2 for Gaussian responses, the share of deviance explained (D^2) for counts."""
+        y, sample_weight = map(in_memory, named_rows(X, y, sample_weight))
+        found = in_memory(self.predict(X))
         if self.family == "gaussian":
-            return float(super().score(X, y, sample_weight))
-        return float(d2_tweedie_score(y, self.predict(X), sample_weight=sample_weight, power=1))
+            return float(r2_score(y, found, sample_weight=sample_weight))
+        return float(d2_tweedie_score(y, found, sample_weight=sample_weight, power=1))
 
 
 class BayesianClassifier(ClassifierMixin, _Linear):
@@ -152,10 +158,12 @@ class BayesianClassifier(ClassifierMixin, _Linear):
         self.fit_intercept = fit_intercept
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit to X, (n, m) dense or sparse, and classes y, (n,); a weight of 2 counts as two rows."""
-        y = in_memory(y)
-        check_classification_targets(y)
+        """Fit to X, (n, m) dense or sparse, and classes y, (n,); a weight of 2 counts as two rows.
+
+        X may be in chunks, as for ``BayesianRegressor.fit``.
+        """
         X, y, weights = self._training(X, y, sample_weight)
+        check_classification_targets(y)
         if type_of_target(y, input_name="y") not in ("binary", "multiclass"):
             raise ValueError(f"Unknown label type: {type_of_target(y)!r}")
         self.classes_ = np.unique(y)
@@ -181,7 +189,7 @@ class BayesianClassifier(ClassifierMixin, _Linear):
 
     def decision_function(self, X: Any) -> Array:
         """Return the mean of the linear predictor: (n,) for two classes, else (n, classes)."""
-        if is_dask(X):
+        if is_chunked(X):
             return by_chunks(self, X, "decision_function", self._shape(two=()))
         X = self._new(X)
         found = np.asarray(X @ self.coef_.T) + self.intercept_
@@ -192,7 +200,7 @@ class BayesianClassifier(ClassifierMixin, _Linear):
 
         Those of more than two classes come from one fit each and are scaled to sum to one.
         """
-        if is_dask(X):
+        if is_chunked(X):
             return by_chunks(self, X, "predict_proba", self._shape(two=(2,)))
         X = self._new(X)
         found = np.column_stack([one.predict(X).mean for one in self._linears])
@@ -203,7 +211,7 @@ class BayesianClassifier(ClassifierMixin, _Linear):
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Array, Array]:
         """Return both ends of the interval of the probability: of the second class, or of each against the rest."""
         between_zero_and_one("level", level)
-        if is_dask(X):
+        if is_chunked(X):
             shape = self._shape(two=())
             low, high = (by_chunks(self, X, "predict_interval", shape, take=k, level=level) for k in (0, 1))
             return low, high
@@ -214,7 +222,12 @@ class BayesianClassifier(ClassifierMixin, _Linear):
 
     def predict(self, X: Any) -> Array:
         """Return the most probable class of each row."""
-        if is_dask(X):
+        if is_chunked(X):
             return by_chunks(self, X, "predict")
         found = self.predict_proba(X)
         return self.classes_[np.argmax(found, axis=1)]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share of rows whose most probable class is the right one."""
+        y, sample_weight = map(in_memory, named_rows(X, y, sample_weight))
+        return float(accuracy_score(y, in_memory(self.predict(X)), sample_weight=sample_weight))

@@ -185,12 +185,10 @@ def test_completion_is_there_for_a_shell():
     assert ended.stdout.split() == ["regress", "report", "reproduce"]
 
 
-def test_help_is_quick():
-    """Under 0.3 s on a quiet machine: the best of some runs, with room for a busy one, in processor time."""
-    times = []
-    for _ in range(3):
-        before = os.times()
-        subprocess.run([*MAIN, "--help"], capture_output=True, check=True)
-        after = os.times()
-        times.append(after.children_user - before.children_user + after.children_system - before.children_system)
-    assert min(times) < 0.4
+def test_help_imports_nothing_heavy():
+    """How long it takes is in benchmarks/startup.py; what would make it slow is here."""
+    show = "import sys; sys.argv = ['forestmix', '--help']\ntry: main()\nfinally: print(*sys.modules, file=sys.stderr)"
+    command = [sys.executable, "-c", f"from forestmix.cli import main; {show}"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "regress" in ended.stdout
+    assert not {"numpy", "scipy", "numba", "matplotlib", "pandas", "dask", "sklearn"} & set(ended.stderr.split())

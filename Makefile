@@ -7,7 +7,10 @@ SIZE ?= default
 
 .PHONY: demo test test-arrays test-arviz test-lowest test-wheel lint bench docs clean
 
-# Python compiles a module when it is first imported, and most are not: pip need not compile all of them.
+# Python compiles a module when it is first imported, and most are not: pip need not compile all of them. That holds
+# only where what was compiled is kept; otherwise every process of the tests would compile it again.
+unexport PYTHONDONTWRITEBYTECODE
+
 # An environment per set of extras would be slower to make than one with a stamp for each.
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

@@ -254,7 +254,7 @@ def test_float32_in_float32_out():
         ({"rows": [-1]}, r"rows must lie in \[0, 8\), .* got -1"),
         ({"rows": []}, "rows must be None, row numbers"),
         ({"rows": np.zeros(8, bool)}, "rows must choose at least one row; got none"),
-        ({"rows": np.ones(5, bool)}, r"rows must be None, row numbers, a mask of shape \(8,\) .* shape \(5,\)"),
+        ({"rows": np.ones(5, bool)}, r"rows must be None, row numbers, a mask of shape \(8,\), .* shape \(5,\)"),
         ({"rows": np.ones((2, 2), int)}, r"rows must be None, .* shape \(2, 2\)"),
         ({"rows": [0.5]}, "rows must be None, row numbers, .* got dtype float64"),
         ({"rows": "all"}, "rows must be None, row numbers"),

@@ -118,7 +118,8 @@ class Posterior(Exported):
 
         Args:
             rows: row numbers, or a mask, of the model's own rows; a ``Layer`` with the same latents for new rows, with
-                a family of their own; all rows of the model when left out.
+                a family of their own; a data frame with the columns of W by their names, for rows of the model's
+                family; all rows of the model when left out.
             level: probability of the central intervals.
 
         """

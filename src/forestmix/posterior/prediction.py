@@ -29,6 +29,7 @@ from forestmix.families.unknown import scales_of, with_scales
 from forestmix.model import Layer
 from forestmix.posterior.component import Component, mixture_moments, mixture_quantile
 from forestmix.posterior.marginals import Mixture
+from forestmix.posterior.new_rows import check_names, is_frame, rows_of_frame
 from forestmix.posterior.system import padded
 from forestmix.weights.blocks import MEMORY_BUDGET
 
@@ -105,11 +106,14 @@ def _chosen_layer(component: Component, rows: Any) -> Layer:
     own = component.layer
     if rows is None:
         return own.with_family(own.family.unweighted)
+    if is_frame(rows):
+        return rows_of_frame(own, rows)
     if isinstance(rows, Layer):
         if rows.n_parents != own.n_parents:
             raise ArgumentError(
                 f"rows must be a Layer with {own.n_parents} columns of W, one for each latent; got {rows.n_parents}."
             )
+        check_names(own, rows)
         return _with_own_scales(component, rows)
     chosen = _row_numbers(rows, own.size)
     bias = own.bias if own.bias.ndim == 0 else own.bias[chosen]
@@ -135,14 +139,14 @@ def _row_numbers(rows: Any, n: int) -> Array:
     try:
         given = numbers("rows", rows)
     except ArgumentError as error:
-        raise ArgumentError(f"rows must be None, row numbers, a mask or a Layer: {error}") from error
+        raise ArgumentError(f"rows must be None, row numbers, a mask, a data frame or a Layer: {error}") from error
     if given.dtype == bool and given.shape == (n,):
         chosen = np.flatnonzero(given)
     elif given.dtype.kind in "iu" and given.ndim <= 1:
         chosen = np.atleast_1d(given)
     else:
         raise ArgumentError(
-            f"rows must be None, row numbers, a mask of shape ({n},) or a Layer; "
+            f"rows must be None, row numbers, a mask of shape ({n},), a data frame or a Layer; "
             f"got dtype {given.dtype} and shape {given.shape}."
         )
     if not len(chosen):

@@ -118,9 +118,10 @@ class ForestMixtureModel(FittedForest):
             run = learn_in_batches(data, family, settings, self.batch_size, rng)
         else:
             run = learn(data, family, settings, rng)
-        state, jacobian = in_order(run.state), log_jacobian(data, scale)
+        run = run.less(log_jacobian(data, scale))
+        state = in_order(run.state)
         self._set(state.forest.rescaled(centre, scale), state.responsibilities)
-        self.elbo_, self.elbo_trace_ = state.value - jacobian, np.array(run.trace) - jacobian
+        self.elbo_, self.elbo_trace_ = state.value, np.array(run.trace)
         self.converged_, self.n_iter_ = run.converged and not settings.course.stopped, len(run.trace)
         return self
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from reprlib import repr as shown
 from typing import Any
 
@@ -15,9 +14,16 @@ from forestmix.checks import whole_number
 from forestmix.errors import ArgumentError, MissingExtraError
 from forestmix.forest.base import Transformer
 from forestmix.forest.covariance import LowRankPlusDiagonal
-from forestmix.forest.given import ForestPosterior, elbo_at, infer_given
+from forestmix.forest.engines import Run
+from forestmix.forest.given import (
+    ForestPosterior,
+    elbo_at,
+    gaussian_log_likelihood,
+    infer_given,
+    observation_bounds,
+    quadrature_log_likelihood,
+)  # fmt: skip
 from forestmix.forest.parameters import ForestDraw, ForestParameters, log_jacobian, observations_of, standard_units
-from forestmix.forest.scoring import gaussian_log_likelihood, observation_bounds, quadrature_log_likelihood
 from forestmix.forest.settings import are_shared, number_from
 from forestmix.latents import GaussianFactors
 
@@ -60,13 +66,16 @@ class FittedForest(Transformer):
         """
         self._check_fitted()
         max_iter, tol = whole_number("max_iter", max_iter), number_from("tol", tol, 0.0)
-        return self._infer(self._numbers(X, reset=False), parents=True, max_iter=max_iter, tol=tol)
+        found = self._infer(self._numbers(X, reset=False), parents=True, max_iter=max_iter, tol=tol)
+        q, elbo = found.state.latents.expanded(len(found.state.latents.mean)), found.state.value
+        trace = np.array(found.trace)
+        return ForestPosterior(q.mean, q.sd, found.state.responsibilities, elbo, trace, found.converged)
 
     def transform(self, X: Any) -> Array:
         """Return the posterior means of the latents given X, (N, n_trees); shared parents stay as learned."""
         self._check_fitted()
         array = self._numbers(X, reset=False)
-        return self._infer(array, parents=False).mean.astype(array.dtype, copy=False)
+        return self._infer(array, parents=False).state.latents.mean.astype(array.dtype, copy=False)
 
     def inverse_transform(self, Y: Any) -> Array:
         """Return the expected X given latents Y, (N, n_trees), averaged over the parents."""
@@ -94,7 +103,7 @@ class FittedForest(Transformer):
         self._check_fitted()
         array = self._numbers(X, reset=False, one=True)
         if q is None:
-            return self._infer(array, parents=False).elbo
+            return self._infer(array, parents=False).state.value
         if not self._shared():
             raise ArgumentError("q must be None for parents per observation, whose q(e) is not shared.")
         data = observations_of(array, self._forest.family)
@@ -111,12 +120,12 @@ class FittedForest(Transformer):
         data = observations_of(array, self._forest.family)
         if not self._shared():
             found = self._infer(array, parents=True)
-            return observation_bounds(self._forest, data, GaussianFactors(found.mean, found.sd))
+            return observation_bounds(self._forest, data, found.state.latents)
         if self._forest.noise is not None:
             return gaussian_log_likelihood(self._forest, data, self.parents_)
         hard = np.eye(self._forest.n_trees)[self.parents_]
         found = self._infer(array, parents=False, responsibilities=hard)
-        return quadrature_log_likelihood(self._forest, data, self.parents_, GaussianFactors(found.mean, found.sd))
+        return quadrature_log_likelihood(self._forest, data, self.parents_, found.state.latents)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return the average log-likelihood of the observations; ``y`` is ignored."""
@@ -189,7 +198,7 @@ class FittedForest(Transformer):
         responsibilities: Array | None = None,
         max_iter: int = _INFERENCE_SWEEPS,
         tol: float = _INFERENCE_TOL,
-    ) -> ForestPosterior:
+    ) -> Run:
         data, p = observations_of(array, self._forest.family), self._forest
         centre, scale = np.zeros(p.n_variables), np.ones(p.n_variables)
         if p.noise is not None:
@@ -206,8 +215,7 @@ class FittedForest(Transformer):
             max_iter=max_iter,
             tol=tol,
         )
-        jacobian = log_jacobian(data, scale)
-        return replace(found, elbo=found.elbo - jacobian, elbo_trace=found.elbo_trace - jacobian)
+        return found.less(log_jacobian(data, scale))
 
     def _latents(self, q: Any, N: int) -> GaussianFactors:
         if hasattr(q, "mean") and hasattr(q, "sd"):

@@ -24,41 +24,26 @@ from forestmix.model import Observations
 NEGLIGIBLE = 1e-15
 #: Logits and log-rates beyond this are 0 or 1, or overflow; separable data would else drive them to infinity.
 LARGEST_PARAMETER = 30.0
-_HALVINGS, _LEAST_SHARE = 12, 2.0**-6
+#: How often a step on latents is halved, and the shares of a step on leaves that are tried.
+_HALVINGS, _SHARES = 12, 0.5 ** np.arange(7)
 #: Rounding of a sum, relative to the size of its terms.
 _ROUNDING = 8 * float(np.finfo(np.float64).eps)
 #: Entries of a block of variables held at a time.
 _BLOCK = 2_000_000
 
 
-def rows(p: ForestParameters, data: Observations, q: GaussianFactors, tree: int, variables: Array) -> RowExpectations:
-    """Return the row terms of some variables as children of a tree, (N, variables); 0 where x is missing.
-
-    For families that are not Gaussian the log-likelihood is without ``g(x)``, which is the same for every parent and
-    can take longer than all the rest; ``base`` has it.
-    """
-    return rows_of_tree(p, data, q.mean[:, tree], q.sd[:, tree], tree, variables)
-
-
-def rows_of_tree(
+def rows(
     p: ForestParameters, data: Observations, mean: Array, sd: Array, tree: int, variables: Array
 ) -> RowExpectations:
-    """Return the same from mean and sd of the tree's latent, each (N,), or (1,) for an sd that all share."""
+    """Return the row terms of some variables as children of a tree, (N, variables); 0 where x is missing.
+
+    ``mean`` and ``sd`` are those of the tree's latent, (N,) each, or (1,) for an sd that all share.
+    """
     w, b = p.weights[variables, tree], p.bias[variables, tree]
-    mean, spread = b + w * mean[:, None], np.abs(w) * sd[:, None]
-    family, x = p.leaves(tree, variables), data.x[:, variables]
-    if p.noise is None:
-        expected, statistic = family.expected_log_partition(mean, spread), family.statistic(x)
-        terms = RowExpectations(statistic * mean - expected.value, statistic - expected.slope, expected.curvature)
-    else:
-        terms = family.expectations(x, mean, spread)
+    eta, x = b + w * mean[:, None], data.x[:, variables]
+    terms = p.leaves(tree, variables).expectations(x, eta, np.abs(w) * sd[:, None])
     there = replace(data, x=x, observed=None if data.observed is None else data.observed[:, variables])
-    return RowExpectations(*(masked(there, np.broadcast_to(part, mean.shape)) for part in terms))
-
-
-def base(p: ForestParameters, data: Observations) -> Array:
-    """Return what ``rows`` leaves out: ``g(x)`` of every entry, 0 where x is missing and for Gaussian leaves."""
-    return np.zeros((1, p.n_variables)) if p.noise is not None else masked(data, p.family.log_base(data.x))
+    return RowExpectations(*(masked(there, np.broadcast_to(part, eta.shape)) for part in terms))
 
 
 def weighted(responsibilities: Array, values: Array) -> Array:
@@ -75,12 +60,13 @@ def blocks(data: Observations, variables: Array) -> Iterator[Array]:
 
 
 def pair_scores(p: ForestParameters, data: Observations, q: GaussianFactors, wanted: Array | None = None) -> Array:
-    """Return ``sum_s E log p_hat(x_si | y_sj)`` less ``base``, (n, m), of all pairs or of those that are wanted."""
+    """Return ``sum_s E log p_hat(x_si | y_sj)``, (n, m), of all pairs or of those that are wanted."""
     wanted = np.ones(p.weights.shape, bool) if wanted is None else wanted
     scores = np.zeros(p.weights.shape)
     for tree in range(p.n_trees):
         for block in blocks(data, np.flatnonzero(wanted[:, tree])):
-            scores[block, tree] = rows(p, data, q, tree, block).log_likelihood.sum(axis=0)
+            terms = rows(p, data, q.mean[:, tree], q.sd[:, tree], tree, block)
+            scores[block, tree] = terms.log_likelihood.sum(axis=0)
     return scores
 
 
@@ -124,7 +110,7 @@ def _tree_step(p: ForestParameters, data: Observations, mean: Array, sd: Array, 
     centre, prior = p.prior_mean[tree], Gaussian(p.prior.sd[tree])
 
     def evaluate(some: Observations, r: Array, mean: Array, sd: Array) -> _LatentTerms:
-        value, error, kappa = (weighted(r, part) for part in rows_of_tree(p, some, mean, sd, tree, children))
+        value, error, kappa = (weighted(r, part) for part in rows(p, some, mean, sd, tree, children))
         return _LatentTerms(
             value.sum(axis=1) - GaussianFactors(mean, sd).relative_entropy(prior, centre),
             error @ w - (mean - centre) * prior.sd**-2.0,
@@ -177,19 +163,19 @@ def newton_terms(
     """
     out = NewtonTerms(*np.zeros((6, *p.weights.shape)))
     for tree in range(p.n_trees):
-        mean, variance = q.mean[:, tree], np.broadcast_to(q.sd[:, tree] ** 2, q.mean.shape[:1])
+        mean, sd = q.mean[:, tree], np.broadcast_to(q.sd[:, tree], q.mean.shape[:1])
         for block in blocks(data, np.arange(p.n_variables)):
-            value, error, kappa = rows(p, data, q, tree, block)
+            value, error, kappa = rows(p, data, mean, sd, tree, block)
             if responsibilities is not None:
                 r = responsibilities[:, block, tree]
                 value, error, kappa = (weighted(r, part) for part in (value, error, kappa))
             place = (block, tree)
             out.score[place] = value.sum(axis=0)
             out.bias[place] = error.sum(axis=0)
-            out.weight[place] = mean @ error - p.weights[place] * (variance @ kappa)
+            out.weight[place] = mean @ error - p.weights[place] * (sd**2 @ kappa)
             out.bias_bias[place] = kappa.sum(axis=0)
             out.bias_weight[place] = mean @ kappa
-            out.weight_weight[place] = (mean**2 + variance) @ kappa
+            out.weight_weight[place] = (mean**2 + sd**2) @ kappa
     return out
 
 
@@ -204,7 +190,7 @@ def moved(p: ForestParameters, step: tuple[Array, Array], share: Array | float) 
 
 
 def leaf_statistics(
-    p: ForestParameters, data: Observations, q: GaussianFactors, responsibilities: Array | None
+    p: ForestParameters, data: Observations, q: GaussianFactors, responsibilities: Array | None = None
 ) -> Moments | NewtonTerms:
     """Return the sums over observations that leaves are learned from, for parents shared or of each observation."""
     if p.noise is None:
@@ -215,22 +201,16 @@ def leaf_statistics(
 def backtracked(
     p: ForestParameters, step: tuple[Array, Array], best: Array, evaluate: Callable[[ForestParameters, Array], Array]
 ) -> tuple[ForestParameters, Array]:
-    """Take the share 1, 1/2, 1/4, ... of a step that lowers no entry of the values; return parameters and values.
+    """Take the largest of the shares of a step that lowers no entry of the values; return parameters and values.
 
     ``best`` has the values at the start, (n, m) or (n, 1). ``evaluate`` gets parameters and which values are wanted.
     """
-    share, values, worse = np.ones(best.shape), best.copy(), np.ones(best.shape, bool)
-    for _ in range(_HALVINGS):
-        trial = moved(p, step, share)
-        values[worse] = evaluate(trial, worse)[worse]
-        worse = ~(values >= best)
-        if not worse.any():
-            return trial, values
-        share = np.where(worse, np.where(share > _LEAST_SHARE, 0.5 * share, 0.0), share)
-    return moved(p, step, np.where(worse, 0.0, share)), np.where(worse, best, values)
-
-
-def newton_step(p: ForestParameters, data: Observations, q: GaussianFactors) -> tuple[ForestParameters, Array]:
-    """Take a step on bias and weight of every pair that lowers no pair's score; return the parameters and scores."""
-    terms = newton_terms(p, data, q, None)
-    return backtracked(p, terms.step(), terms.score, lambda trial, wanted: pair_scores(trial, data, q, wanted))
+    taken, values = np.zeros(best.shape), best
+    for share in _SHARES:
+        waiting = taken == 0
+        if not waiting.any():
+            break
+        new = evaluate(moved(p, step, np.where(waiting, share, taken)), waiting)
+        good = waiting & (new >= best)
+        taken, values = np.where(good, share, taken), np.where(good, new, values)
+    return moved(p, step, taken), values

@@ -102,25 +102,15 @@ class ForestParameters:
             x = eta + self.noise[i, chosen] * rng.standard_normal(eta.shape)
         return ForestDraw(x, y, parents[0] if shared else parents)
 
-    def divergence_of_parents(self, responsibilities: Array) -> float:
-        """Return ``KL(q(e) || p(e))`` summed over the variables."""
-        used = responsibilities > 0
-        if (used & (self.parent_prior <= 0)).any():
-            return float("inf")
-        ratio = np.where(used, responsibilities, 1.0) / np.where(used, self.parent_prior, 1.0)
-        return float(np.sum(responsibilities * np.log(ratio)))
-
 
 def draw_parents(chances: Array, rng: np.random.Generator, size: int) -> Array:
     """Draw the parent of each variable ``size`` times, (size, n), by inverting the cumulative probabilities."""
     steps = np.cumsum(chances, axis=1)
     # The last step is 1 up to rounding; as infinity it is never passed over.
     steps[:, -1] = np.inf
-    height = rng.random((size, chances.shape[0]))
-    parents = np.empty(height.shape, np.intp)
-    for i, step in enumerate(steps):
-        parents[:, i] = np.searchsorted(step, height[:, i], side="right")
-    return parents
+    heights = rng.random((size, chances.shape[0]))
+    drawn = (np.searchsorted(step, height, side="right") for step, height in zip(steps, heights.T, strict=True))
+    return np.stack(list(drawn), axis=1)
 
 
 def checked_parameters(family: Family, weights: Any, bias: Any, parent_prior: Any, noise: Any) -> ForestParameters:
@@ -150,7 +140,7 @@ def pairs(name: str, value: Any, n: int, m: int) -> Array:
     array = check_size(name, finite(name, numbers(name, value).astype(np.float64)))
     if array.shape == (n,):
         array = array[:, None]
-    if array.ndim > 2 or (array.ndim == 2 and array.shape not in ((n, m), (n, 1))) or array.ndim == 1:
+    if array.shape not in ((), (n, 1), (n, m)):
         raise ArgumentError(f"{name} must be one number or have shape ({n},) or ({n}, {m}); got {array.shape}.")
     return np.broadcast_to(array, (n, m)).copy()
 

@@ -64,7 +64,6 @@ class FittedForest(Transformer):
                 observation, each observation ends when no latent moves by more than this many standard deviations.
 
         """
-        self._check_fitted()
         max_iter, tol = whole_number("max_iter", max_iter), number_from("tol", tol, 0.0)
         found = self._infer(self._numbers(X, reset=False), parents=True, max_iter=max_iter, tol=tol)
         q, elbo = found.state.latents.expanded(len(found.state.latents.mean)), found.state.value
@@ -73,7 +72,6 @@ class FittedForest(Transformer):
 
     def transform(self, X: Any) -> Array:
         """Return the posterior means of the latents given X, (N, n_trees); shared parents stay as learned."""
-        self._check_fitted()
         array = self._numbers(X, reset=False)
         return self._infer(array, parents=False).state.latents.mean.astype(array.dtype, copy=False)
 
@@ -100,7 +98,6 @@ class FittedForest(Transformer):
                 ``responsibilities_``. Left out, latents (and parents, where each observation has its own) are inferred.
 
         """
-        self._check_fitted()
         array = self._numbers(X, reset=False, one=True)
         if q is None:
             return self._infer(array, parents=False).state.value
@@ -115,7 +112,6 @@ class FittedForest(Transformer):
         With shared parents it is that of the forest of the most probable parents: exact for Gaussian leaves, by
         quadrature over each latent for others. With parents per observation it is the ELBO of each observation.
         """
-        self._check_fitted()
         array = self._numbers(X, reset=False)
         data = observations_of(array, self._forest.family)
         if not self._shared():

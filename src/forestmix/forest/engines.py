@@ -17,13 +17,16 @@ from forestmix.arrays import Array
 from forestmix.forest.leaves import (
     NewtonTerms,
     backtracked,
+    gaussian_latents,
+    gaussian_scores,
     latent_step,
     leaf_statistics,
+    moments,
     pair_scores,
+    regression,
     rows,
     weighted,
 )  # fmt: skip
-from forestmix.forest.moments import gaussian_latents, gaussian_scores, moments, regression
 from forestmix.forest.parameters import ForestParameters, counts, present
 from forestmix.forest.settings import Settings
 from forestmix.latents import GaussianFactors

@@ -9,10 +9,9 @@ import numpy.typing as npt
 
 from forestmix.bounds.auxiliary import Auxiliary
 from forestmix.families import Gaussian
-from forestmix.forest.bound import forest_of_bound
 from forestmix.forest.fitted import FittedForest
 from forestmix.forest.learning import in_order, learn, standardise
-from forestmix.forest.parameters import checked_parameters, log_jacobian, observations_of
+from forestmix.forest.parameters import checked_parameters, forest_of_bound, log_jacobian, observations_of
 from forestmix.forest.settings import are_shared, checked_settings, family_of, generator_of
 from forestmix.forest.stochastic import learn_in_batches
 from forestmix.inference.loop import Callback

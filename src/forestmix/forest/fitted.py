@@ -14,7 +14,7 @@ from forestmix.checks import whole_number
 from forestmix.errors import ArgumentError, MissingExtraError
 from forestmix.forest.base import Transformer
 from forestmix.forest.covariance import LowRankPlusDiagonal
-from forestmix.forest.engines import Run
+from forestmix.forest.engines import Run, engine_for
 from forestmix.forest.given import (
     ForestPosterior,
     elbo_at,
@@ -73,7 +73,7 @@ class FittedForest(Transformer):
     def transform(self, X: Any) -> Array:
         """Return the posterior means of the latents given X, (N, n_trees); shared parents stay as learned."""
         array = self._numbers(X, reset=False)
-        return self._infer(array, parents=False).state.latents.mean.astype(array.dtype, copy=False)
+        return self._infer(array).state.latents.mean.astype(array.dtype, copy=False)
 
     def inverse_transform(self, Y: Any) -> Array:
         """Return the expected X given latents Y, (N, n_trees), averaged over the parents."""
@@ -100,7 +100,7 @@ class FittedForest(Transformer):
         """
         array = self._numbers(X, reset=False, one=True)
         if q is None:
-            return self._infer(array, parents=False).state.value
+            return self._infer(array).state.value
         if not self._shared():
             raise ArgumentError("q must be None for parents per observation, whose q(e) is not shared.")
         data = observations_of(array, self._forest.family)
@@ -114,14 +114,12 @@ class FittedForest(Transformer):
         """
         array = self._numbers(X, reset=False)
         data = observations_of(array, self._forest.family)
-        if not self._shared():
-            found = self._infer(array, parents=True)
-            return observation_bounds(self._forest, data, found.state.latents)
-        if self._forest.noise is not None:
+        if self._shared() and self._forest.noise is not None:
             return gaussian_log_likelihood(self._forest, data, self.parents_)
-        hard = np.eye(self._forest.n_trees)[self.parents_]
-        found = self._infer(array, parents=False, responsibilities=hard)
-        return quadrature_log_likelihood(self._forest, data, self.parents_, found.state.latents)
+        q = self._infer(array, np.eye(self._forest.n_trees)[self.parents_]).state.latents
+        if self._shared():
+            return quadrature_log_likelihood(self._forest, data, self.parents_, q)
+        return observation_bounds(self._forest, data, q)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return the average log-likelihood of the observations; ``y`` is ignored."""
@@ -189,12 +187,13 @@ class FittedForest(Transformer):
     def _infer(
         self,
         array: Array,
-        *,
-        parents: bool,
         responsibilities: Array | None = None,
+        *,
+        parents: bool = False,
         max_iter: int = _INFERENCE_SWEEPS,
         tol: float = _INFERENCE_TOL,
     ) -> Run:
+        """Infer the latents, and the parents if asked for; else shared ones stay as learned or given."""
         data, p = observations_of(array, self._forest.family), self._forest
         centre, scale = np.zeros(p.n_variables), np.ones(p.n_variables)
         if p.noise is not None:
@@ -202,15 +201,9 @@ class FittedForest(Transformer):
             w, centre, noise = p.edges(self.parents_)
             scale = np.hypot(w, noise)
             data = standard_units(data, centre, scale)
-        found = infer_given(
-            p.rescaled(-centre / scale, 1 / scale),
-            data,
-            self.responsibilities_ if responsibilities is None else responsibilities,
-            shared=self._shared(),
-            parents=parents,
-            max_iter=max_iter,
-            tol=tol,
-        )
+        engine, forest = engine_for(data, self._shared()), p.rescaled(-centre / scale, 1 / scale)
+        r = self.responsibilities_ if responsibilities is None else responsibilities
+        found = infer_given(engine, forest, r, parents=parents, max_iter=max_iter, tol=tol)
         return found.less(log_jacobian(data, scale))
 
     def _latents(self, q: Any, N: int) -> GaussianFactors:

@@ -9,7 +9,7 @@ import scipy
 
 from forestmix.arrays import Array, total
 from forestmix.families import Gaussian
-from forestmix.forest.engines import Engine, Run, State, engine_for, parents_of_observations, valued
+from forestmix.forest.engines import Engine, Run, SharedParents, State, parents_of_observations, valued
 from forestmix.forest.leaves import pair_scores, rows
 from forestmix.forest.parameters import ForestParameters, present, standard_units
 from forestmix.latents import GaussianFactors
@@ -37,23 +37,16 @@ class ForestPosterior:
 
 
 def infer_given(
-    p: ForestParameters,
-    data: Observations,
-    responsibilities: Array,
-    *,
-    shared: bool,
-    parents: bool,
-    max_iter: int,
-    tol: float,
+    engine: Engine, p: ForestParameters, responsibilities: Array, *, parents: bool, max_iter: int, tol: float
 ) -> Run:
     """Sweep over latents, and parents if wanted.
 
     Shared parents that are inferred too tie the observations together: the sweeps end when one gains less than ``tol``
     for each entry of x. Otherwise each observation ends as it would alone, see ``_one_by_one``.
     """
-    engine = engine_for(data, shared)
-    mean = np.broadcast_to(p.prior_mean, (data.x.shape[0], p.n_trees))
+    mean = np.broadcast_to(p.prior_mean, (engine.data.x.shape[0], p.n_trees))
     state = State(p, GaussianFactors(mean, p.prior.sd[None]), responsibilities)
+    shared = isinstance(engine, SharedParents)
     if shared and p.noise is not None and not parents:
         state = engine.evaluate(replace(state, latents=engine.latents(state)), infer_parents=False)
         return Run(state, [state.value], True)

@@ -11,10 +11,9 @@ from forestmix.arrays import Array
 from forestmix.errors import ArgumentError
 from forestmix.families import Family, Gaussian
 from forestmix.forest.engines import Engine, Run, SharedParents, State, engine_for
-from forestmix.forest.moves import proposals
 from forestmix.forest.parameters import LARGEST, ForestParameters, counts, masked
 from forestmix.forest.settings import Settings
-from forestmix.forest.starts import starts
+from forestmix.forest.starts import proposals, starts
 from forestmix.latents import GaussianFactors
 from forestmix.model import Observations
 from forestmix.posterior.course import fallen
@@ -133,22 +132,19 @@ def improve(engine: Engine, best: Run, settings: Settings, rng: np.random.Genera
 
     The trace goes on with the values of a kept move that lie above what was there.
     """
-    failures, course = 0, settings.course
-    while failures < settings.n_moves and not course.stopped:
-        for latents in proposals(best.state, engine.data, rng):
-            start = engine.maximise(replace(best.state, latents=latents), settings)
-            course.begin()
-            run = climb(engine, Run(start), settings, best.state.value)
-            if is_better(run.state, best.state):
-                trace = best.trace + [value for value in run.trace if value > best.trace[-1]]
-                best, failures = Run(run.state, trace, run.converged), 0
-                course.report(f"a move raised the ELBO to {best.state.value:.8g}")
-                break
+    course, failures = settings.course, 0
+    moves = proposals(best.state, engine.data, rng)
+    while failures < settings.n_moves and not course.stopped and (latents := next(moves, None)) is not None:
+        start = engine.maximise(replace(best.state, latents=latents), settings)
+        course.begin()
+        run = climb(engine, Run(start), settings, best.state.value)
+        if not is_better(run.state, best.state):
             failures += 1
-            if failures >= settings.n_moves or course.stopped:
-                break
-        else:
-            break
+            continue
+        trace = best.trace + [value for value in run.trace if value > best.trace[-1]]
+        best, failures = Run(run.state, trace, run.converged), 0
+        moves = proposals(best.state, engine.data, rng)
+        course.report(f"a move raised the ELBO to {best.state.value:.8g}")
     return best
 
 

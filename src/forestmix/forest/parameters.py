@@ -8,10 +8,12 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from forestmix.arrays import Array, at_index, finite, first_index, numbers, total
+from forestmix.bounds.auxiliary import Auxiliary, check_auxiliary, optimal_auxiliary
 from forestmix.errors import ArgumentError
 from forestmix.families import Family, Gaussian
+from forestmix.forest.covariance import dense
 from forestmix.latents import GaussianFactors
-from forestmix.model import Observations
+from forestmix.model import DEF, Observations
 
 #: Numbers beyond this, and scales below one over it, have squares that add up to infinity, or to 0.
 LARGEST = 1e140
@@ -133,6 +135,39 @@ def checked_parameters(family: Family, weights: Any, bias: Any, parent_prior: An
         if (sd < 1 / LARGEST).any():
             raise ArgumentError(f"noise must be at least {1 / LARGEST:g}; got {sd.min()}. Rescale the variables.")
     return ForestParameters(family, w, pairs("bias", bias, n, m), prior, sd, np.zeros(m), Gaussian(np.ones(m)))
+
+
+def forest_of_bound(model: DEF, q: Any, auxiliary: Auxiliary | None = None) -> ForestParameters:
+    """Return the forest mixture with ``pi = epsilon`` and ``eta_hat_ij = b_hat_ij + w_ij y_j / epsilon_ij``.
+
+    This is section 4.1 of the paper: its ELBO at ``q(y)`` and ``q(e) = epsilon`` is the forest mixture bound. A
+    variable without parents in the model has weight 0 to every tree, so that its parent does not matter.
+    """
+    if not isinstance(model, DEF):
+        raise ArgumentError(f"model must be a forestmix.DEF; got {type(model).__name__}.")
+    layer, prior = model.layers[0], model.prior
+    if not isinstance(prior.family, Gaussian):
+        raise ArgumentError(f"model must have a Gaussian prior; got {prior.family!r}.")
+    if auxiliary is None:
+        auxiliary = optimal_auxiliary(model, q)
+    check_auxiliary(auxiliary)
+    epsilon, b_hat, w = (dense(part).astype(np.float64) for part in (auxiliary.epsilon, auxiliary.b_hat, layer.weights))
+    n, m = w.shape
+    if epsilon.shape != w.shape or b_hat.shape != w.shape:
+        raise ArgumentError(
+            f"auxiliary must have epsilon and b_hat of the shape of W, {w.shape}; "
+            f"got {epsilon.shape} and {b_hat.shape}."
+        )
+    used = epsilon > 0
+    alone: Array = ~np.any(used, axis=1, keepdims=True)
+    bias = np.where(alone, np.broadcast_to(layer.bias, n)[:, None].astype(float), np.where(used, b_hat, 0.0))
+    weights = np.divide(w, epsilon, out=np.zeros_like(w), where=used)
+    chances = np.where(alone, 1 / m, epsilon)
+    noise = None
+    if isinstance(layer.family, Gaussian):
+        noise = np.broadcast_to(np.broadcast_to(layer.family.sd, n).astype(float)[:, None], (n, m)).copy()
+    centre, sd = (np.broadcast_to(part, m).astype(float) for part in (prior.bias, prior.family.sd))
+    return ForestParameters(layer.family, weights, bias, chances, noise, centre, Gaussian(sd))
 
 
 def pairs(name: str, value: Any, n: int, m: int) -> Array:

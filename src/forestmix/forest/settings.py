@@ -24,10 +24,6 @@ if TYPE_CHECKING:
 FAMILIES: dict[str, type[Family]] = {"gaussian": Gaussian, "bernoulli": Bernoulli, "poisson": Poisson}
 
 
-def silent(line: str) -> None:
-    """Say nothing."""
-
-
 class Course:
     """What a fit tells on its way.
 
@@ -43,8 +39,9 @@ class Course:
 
     """
 
-    def __init__(self, callback: Callback | None = None, report: Callable[[str], None] = silent) -> None:
-        self.callback, self.report, self.clock = callback, report, WorkClock()
+    def __init__(self, callback: Callback | None = None, report: Callable[..., Any] | None = None) -> None:
+        self.callback, self.clock = callback, WorkClock()
+        self.report = report or (lambda line: None)
         self.scale: Array = np.ones(1)
         self.stopped = False
         self.sweeps, self.share = 0, 0.0
@@ -113,7 +110,7 @@ def checked_settings(given: dict[str, Any], callback: Callback | None = None) ->
         max_iter=min(whole_number("max_iter", given["max_iter"]), 2**53),
         tol=number_from("tol", given["tol"], 0.0),
         min_variance=number_from("min_noise", given["min_noise"], 1e-12, 1.0),
-        course=Course(callback, print if given["verbose"] else silent),
+        course=Course(callback, print if given["verbose"] else None),
     )
 
 

@@ -9,11 +9,10 @@ import numpy as np
 
 from forestmix.arrays import Array
 from forestmix.families import Family
-from forestmix.forest.engines import Run, best_parents, parents_of_observations
+from forestmix.forest.engines import Run, best_parents, engine_for, parents_of_observations
 from forestmix.forest.given import infer_given
 from forestmix.forest.learning import learn
-from forestmix.forest.leaves import NewtonTerms, leaf_statistics, moved
-from forestmix.forest.moments import Moments, gaussian_scores, regression
+from forestmix.forest.leaves import Moments, NewtonTerms, gaussian_scores, leaf_statistics, moved, regression
 from forestmix.forest.parameters import ForestParameters
 from forestmix.forest.settings import Settings
 from forestmix.model import Observations
@@ -45,7 +44,7 @@ def learn_in_batches(
     The ELBO of all observations is evaluated after each epoch. It need not rise each time: the best epoch is kept, and
     the run ends when an epoch gains less than ``tol`` for each entry. One that is asked to stop ends with its epoch.
     """
-    N, course = data.x.shape[0], settings.course
+    N, course, engine = data.x.shape[0], settings.course, engine_for(data, settings.shared)
     course.plan(_EPOCHS)
     first = learn(data.take(rng.permutation(N)[:batch_size]), family, settings, rng)
     forest, responsibilities = first.state.forest, first.state.responsibilities
@@ -62,9 +61,7 @@ def learn_in_batches(
             averages = new if averages is None else averages.blended(new, rate)
             forest, responsibilities = _maximise(forest, averages, new, rate, N, settings)
             step += 1
-        state = infer_given(
-            forest, data, responsibilities, shared=settings.shared, parents=True, max_iter=_LATENT_SWEEPS, tol=tol
-        ).state
+        state = infer_given(engine, forest, responsibilities, parents=True, max_iter=_LATENT_SWEEPS, tol=tol).state
         trace.append(state.value)
         course.report(f"epoch {epoch + 1}: ELBO {state.value:.8g}")
         gain = state.value - best.value
@@ -77,10 +74,8 @@ def learn_in_batches(
 
 
 def _statistics(forest: ForestParameters, batch: Observations, responsibilities: Array, shared: bool) -> _Averages:
-    found = infer_given(
-        forest, batch, responsibilities, shared=shared, parents=False, max_iter=_LATENT_SWEEPS, tol=1e-3
-    )
-    q = found.state.latents
+    engine = engine_for(batch, shared)
+    q = infer_given(engine, forest, responsibilities, parents=False, max_iter=_LATENT_SWEEPS, tol=1e-3).state.latents
     weights = None if shared else parents_of_observations(forest, batch, q)[0]
     sums = leaf_statistics(forest, batch, q, weights)
     shares = responsibilities if weights is None else weights.mean(axis=0)

@@ -121,7 +121,7 @@ for part in pkgutil.iter_modules(importlib.import_module("forestmix.forest").__p
         importlib.import_module(f"forestmix.forest.{part.name}")
     except ImportError:
         print(part.name)
-from forestmix.forest.bound import forest_of_bound
+from forestmix.forest.parameters import forest_of_bound
 print(forest_of_bound(DEF(Layer(Gaussian(1.0), [[1.0, 1.0]])), ([0.0, 0.0], [1.0, 1.0])).parent_prior)
 """
 

@@ -45,7 +45,7 @@ def test_sweeps_from_a_random_start_never_lower_the_elbo(family, shared, learn_p
     data = Observations(X, None, False)
     q = GaussianFactors(rng.standard_normal((40, 3)), np.full((1, 3), 0.5))
     forest, settings = empty_forest(data, 3, family), Settings(n_trees=3, shared=shared, learn_prior=learn_prior)
-    engine = engine_for(forest, data, shared)
+    engine = engine_for(data, shared)
     state = engine.maximise(State(forest, q, forest.parent_prior), settings)
     for _ in range(15):
         value, state = state.value, engine.sweep(state, settings)

@@ -160,7 +160,7 @@ def test_quantiles_densities_and_draws_agree(name):
 @pytest.mark.parametrize("t", [-1e3, -40.0, -5.0, 0.0, 1.0, 3.9, 4.1, 8.0, 40.0, 1e3, 1e6])
 def test_half_normal_far_out(t):
     """q(y) ∝ exp(-y^2 / 2 - t y) on y >= 0, however far the cut is from the mode."""
-    from forestmix.latents.tails import HalfLine
+    from forestmix.latents import ExponentialFactors
 
     with mpmath.workdps(40):
         t_ = mpmath.mpf(t)
@@ -172,7 +172,7 @@ def test_half_normal_far_out(t):
             hazard = t_ + tail
         mean, variance = hazard - t_, 1 - hazard * (hazard - t_)
         log_mass = -mpmath.log(hazard)
-    line = HalfLine(one(1.0), one(-t))
+    line = ExponentialFactors(one(1.0), one(-t))
     assert line.mean[0, 0] == pytest.approx(float(mean), rel=1e-12)
     assert line.sd[0, 0] ** 2 == pytest.approx(float(variance), rel=1e-10)
     assert line.log_mass[0, 0] == pytest.approx(float(log_mass), rel=1e-13, abs=1e-13)

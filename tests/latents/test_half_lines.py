@@ -7,7 +7,6 @@ from mpmath import mpf
 
 import forestmix as fmx
 from forestmix.latents import ExponentialFactors, LaplaceFactors
-from forestmix.latents.tails import HalfLine
 
 
 def one(value):
@@ -72,7 +71,7 @@ def test_moments_divergence_and_pull_in_ill_scales(kind):
 @pytest.mark.parametrize("H", [1e-200, 1.0, 1e100])
 def test_intervals_and_densities_far_out_warn_of_nothing(t, H):
     """Warnings are errors here; quantiles are in order, and the density integrates to what lies between two of them."""
-    line = HalfLine(one(H), one(-t * np.sqrt(H)))
+    line = ExponentialFactors(one(H), one(-t * np.sqrt(H)))
     log_p = np.log(np.array([0.95, 0.6, 0.5, 0.4, 0.05]))[:, None, None]
     ends = line.survival_quantile(log_p)
     assert np.isfinite(ends).all()

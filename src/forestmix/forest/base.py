@@ -64,9 +64,11 @@ class Transformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     def _numbers(self, X: Any, *, reset: bool, one: bool = False) -> Array:
         """Return X as an array (N, n) of float32 or float64, with NaN where an entry is missing.
 
-        ``reset`` keeps the number and the names of the columns; without it they must be those that were kept. ``one``
-        lets a vector stand for one observation.
+        ``reset`` keeps the number and the names of the columns; without it the model must be fitted, and they must be
+        those that were kept. ``one`` lets a vector stand for one observation.
         """
+        if not reset:
+            self._check_fitted()
         with argument_errors("X must hold real numbers, observations by variables; "):
             array = X
             if not scipy.sparse.issparse(X):

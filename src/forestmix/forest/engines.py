@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import scipy
@@ -18,15 +17,17 @@ from forestmix.arrays import Array
 from forestmix.forest.leaves import (
     NewtonTerms,
     backtracked,
-    base,
+    gaussian_latents,
+    gaussian_scores,
     latent_step,
     leaf_statistics,
-    newton_step,
+    moments,
     pair_scores,
+    regression,
     rows,
+    weighted,
 )  # fmt: skip
-from forestmix.forest.moments import gaussian_latents, gaussian_scores, moments, regression
-from forestmix.forest.parameters import ForestParameters, present
+from forestmix.forest.parameters import ForestParameters, counts, present
 from forestmix.forest.settings import Settings
 from forestmix.latents import GaussianFactors
 from forestmix.model import Observations
@@ -42,22 +43,25 @@ class State:
     value: float = -np.inf
 
 
+@dataclass(frozen=True)
+class Run:
+    """A run so far: where it is, the ELBO after each sweep, and whether the last gain was below the tolerance."""
+
+    state: State
+    trace: list[float] = field(default_factory=list)
+    converged: bool = False
+
+    def less(self, jacobian: float) -> Run:
+        """Return the run with its ELBO for data in other units, see ``log_jacobian``."""
+        state = replace(self.state, value=self.state.value - jacobian)
+        return replace(self, state=state, trace=[value - jacobian for value in self.trace])
+
+
+@dataclass(frozen=True)
 class Engine(ABC):
     """EM on given observations."""
 
-    def __init__(self, data: Observations) -> None:
-        self.data = data
-        self._constant: float | None = None
-
-    def constant(self, forest: ForestParameters) -> float:
-        """Return the part of the ELBO that depends on the data alone, worked out once."""
-        if self._constant is None:
-            self._constant = float(np.sum(base(forest, self.data)))
-        return self._constant
-
-    def take(self, keep: Array) -> Self:
-        """Return the engine of the chosen observations."""
-        return type(self)(self.data.take(keep))
+    data: Observations
 
     def sweep(self, state: State, settings: Settings, temperature: float = 1.0) -> State:
         """Update ``q(y)``, then all the rest."""
@@ -78,59 +82,39 @@ class Engine(ABC):
 
 
 class SharedParents(Engine):
-    """One forest for all observations; ``q(e_ij) ∝ pi_ij exp(sum_s E log p_hat(x_si | y_sj))``."""
+    """One forest for all observations; ``q(e_ij) ∝ pi_ij exp(sum_s E log p_hat(x_si | y_sj))``.
+
+    For Gaussian leaves every step is exact, by matrix products of x with (N, m) and (n, m) arrays.
+    """
 
     def latents(self, state: State) -> GaussianFactors:
-        """Take one safeguarded step, tree by tree."""
-        return latent_step(state.forest, self.data, state.latents, state.responsibilities)
-
-    def scores(self, forest: ForestParameters, q: GaussianFactors, wanted: Array | None = None) -> Array:
-        """Return ``sum_s E log p_hat(x_si | y_sj)`` less ``base``, (n, m), of all pairs or of those that are wanted."""
-        return pair_scores(forest, self.data, q, wanted)
-
-    def learn_leaves(self, state: State, min_variance: float) -> tuple[ForestParameters, Array]:
-        """Return better leaves and the scores of all pairs at them, by one safeguarded Newton step on every pair."""
-        return newton_step(state.forest, self.data, state.latents)
+        """Return the best ``q(y)`` for Gaussian leaves, else take one safeguarded step, tree by tree."""
+        p, r = state.forest, state.responsibilities
+        return gaussian_latents(p, self.data, r) if p.noise is not None else latent_step(p, self.data, state.latents, r)
 
     def maximise(self, state: State, settings: Settings, temperature: float = 1.0) -> State:
         """Update leaves, then parents, then their prior, which is the same for all variables."""
-        forest, scores = self.learn_leaves(state, settings.min_variance)
+        forest, q = state.forest, state.latents
+        sums = leaf_statistics(forest, self.data, q)
+        if isinstance(sums, NewtonTerms):
+            forest, scores = backtracked(
+                forest, sums.step(), sums.score, lambda trial, wanted: pair_scores(trial, self.data, q, wanted)
+            )
+        else:
+            forest = regression(forest, sums, settings.min_variance)
+            scores = gaussian_scores(forest, sums)
         responsibilities = best_parents(forest, scores / temperature)
-        if settings.learn_prior:
-            forest = replace(forest, parent_prior=np.broadcast_to(responsibilities.mean(axis=0), scores.shape))
-        return self._valued(State(forest, state.latents, responsibilities), scores)
+        forest = settings.with_prior(forest, responsibilities.mean(axis=0))
+        return valued(State(forest, q, responsibilities), scores)
 
     def evaluate(self, state: State, infer_parents: bool = True) -> State:
         """Return the state with its ELBO, and with the best parents if they are inferred."""
-        scores = self.scores(state.forest, state.latents, None if infer_parents else state.responsibilities > 0)
-        if infer_parents:
-            state = replace(state, responsibilities=best_parents(state.forest, scores))
-        return self._valued(state, scores)
-
-    def _valued(self, state: State, scores: Array) -> State:
-        """Return the state with its ELBO (paper, equation 1)."""
-        p, r = state.forest, state.responsibilities
-        fit = float(np.sum(np.where(r > 0, r * scores, 0.0)))
-        loss = float(np.sum(p.divergence(state.latents))) + p.divergence_of_parents(r)
-        return replace(state, value=self.constant(p) + fit - loss)
-
-
-class GaussianShared(SharedParents):
-    """Gaussian leaves: every step exact, by matrix products of x with (N, m) and (n, m) arrays."""
-
-    def latents(self, state: State) -> GaussianFactors:
-        """Return the best ``q(y)``."""
-        return gaussian_latents(state.forest, self.data, state.responsibilities)
-
-    def scores(self, forest: ForestParameters, q: GaussianFactors, wanted: Array | None = None) -> Array:
-        """Return the scores of all pairs, from the moments."""
-        return gaussian_scores(forest, moments(self.data, q))
-
-    def learn_leaves(self, state: State, min_variance: float) -> tuple[ForestParameters, Array]:
-        """Regress every variable on every latent."""
-        sums = moments(self.data, state.latents)
-        forest = regression(state.forest, sums, min_variance)
-        return forest, gaussian_scores(forest, sums)
+        p, q = state.forest, state.latents
+        if p.noise is not None:
+            scores = gaussian_scores(p, moments(self.data, q))
+        else:
+            scores = pair_scores(p, self.data, q, None if infer_parents else state.responsibilities > 0)
+        return valued(replace(state, responsibilities=best_parents(p, scores)) if infer_parents else state, scores)
 
 
 class ParentsPerObservation(Engine):
@@ -149,21 +133,22 @@ class ParentsPerObservation(Engine):
         return GaussianFactors.joined([latent_step(state.forest, some, part, r) for some, part, r, _ in chunks])
 
     def maximise(self, state: State, settings: Settings, temperature: float = 1.0) -> State:
-        """Update leaves, and the prior of the parents where it is learned."""
-        state = replace(state, forest=self.learn_leaves(state.forest, state.latents, settings.min_variance))
-        if settings.learn_prior:
-            shares = self.evaluate(state).responsibilities
-            state = replace(state, forest=replace(state.forest, parent_prior=shares))
-        return self.evaluate(state)
+        """Update leaves, and the prior of the parents where it is learned.
 
-    def learn_leaves(self, forest: ForestParameters, q: GaussianFactors, min_variance: float) -> ForestParameters:
-        """Regress with responsibilities as weights, or take a Newton step that lowers no variable's part."""
+        Leaves are regressed with responsibilities as weights, or take a Newton step that lowers no variable's part.
+        """
+        forest, q = state.forest, state.latents
         parts = [leaf_statistics(forest, some, part, r) for some, part, r, _ in self.chunks(forest, q)]
         sums = type(parts[0])(*(sum(column) for column in zip(*parts, strict=True)))
-        if not isinstance(sums, NewtonTerms):
-            return regression(forest, sums, min_variance)
-        best = self.values(forest, q)
-        return backtracked(forest, sums.step(), best, lambda trial, wanted: self.values(trial, q))[0]
+        if isinstance(sums, NewtonTerms):
+            best = self.values(forest, q)
+            forest, _ = backtracked(forest, sums.step(), best, lambda trial, wanted: self.values(trial, q))
+        else:
+            forest = regression(forest, sums, settings.min_variance)
+        state = self.evaluate(replace(state, forest=forest))
+        if not settings.learn_prior:
+            return state
+        return self.evaluate(replace(state, forest=settings.with_prior(forest, state.responsibilities)))
 
     def values(self, forest: ForestParameters, q: GaussianFactors) -> Array:
         """Return each variable's part of the ELBO, (n, 1)."""
@@ -171,14 +156,14 @@ class ParentsPerObservation(Engine):
 
     def evaluate(self, state: State, infer_parents: bool = True) -> State:
         """Return the state with its ELBO and ``q(e)`` at its best, averaged over the entries that are there."""
-        p = state.forest
-        counts, seen, value = np.zeros(p.weights.shape), np.zeros((p.n_variables, 1)), self.constant(p)
+        p, seen = state.forest, counts(self.data)[:, None]
+        number, value = np.zeros(p.weights.shape), -float(np.sum(p.divergence(state.latents)))
         for some, _, r, part in self.chunks(p, state.latents):
-            there = np.broadcast_to(present(some), some.x.shape)
-            counts, seen = counts + np.einsum("sij,si->ij", r, there), seen + there.sum(axis=0)[:, None]
+            number += np.einsum("sij,si->ij", r, np.broadcast_to(present(some), some.x.shape))
             value += float(part.sum())
-        shares = np.where(seen > 0, counts / np.maximum(seen, 1), p.parent_prior)
-        return replace(state, responsibilities=shares, value=value - float(np.sum(p.divergence(state.latents))))
+        return replace(
+            state, responsibilities=np.where(seen > 0, number / np.maximum(seen, 1), p.parent_prior), value=value
+        )
 
     def chunks(
         self, forest: ForestParameters, q: GaussianFactors
@@ -192,11 +177,16 @@ class ParentsPerObservation(Engine):
             yield some, part, *parents_of_observations(forest, some, part)
 
 
+def engine_for(data: Observations, shared: bool) -> Engine:
+    """Return the engine for parents that all observations share, or that each has for itself."""
+    return SharedParents(data) if shared else ParentsPerObservation(data)
+
+
 def parents_of_observations(forest: ForestParameters, data: Observations, q: GaussianFactors) -> tuple[Array, Array]:
-    """Return ``q(e)`` at its best, (N, n, m), and each entry's part of the ELBO less ``base``, (N, n)."""
+    """Return ``q(e)`` at its best, (N, n, m), and each entry's part of the ELBO, (N, n)."""
     every = np.arange(forest.n_variables)
-    scores = np.stack([rows(forest, data, q, j, every).log_likelihood for j in range(forest.n_trees)], axis=-1)
-    logits = scores + forest.log_prior
+    trees = (rows(forest, data, q.mean[:, j], q.sd[:, j], j, every) for j in range(forest.n_trees))
+    logits = np.stack([terms.log_likelihood for terms in trees], axis=-1) + forest.log_prior
     value = scipy.special.logsumexp(logits, axis=-1)
     return np.exp(logits - value[..., None]), value
 
@@ -204,6 +194,13 @@ def parents_of_observations(forest: ForestParameters, data: Observations, q: Gau
 def best_parents(forest: ForestParameters, scores: Array) -> Array:
     """Return ``q(e_ij) ∝ pi_ij exp(score_ij)``, (n, m)."""
     return np.asarray(scipy.special.softmax(scores + forest.log_prior, axis=1))
+
+
+def valued(state: State, scores: Array) -> State:
+    """Return a state of shared parents with its ELBO (paper, equation 1), from the scores of all pairs."""
+    p, r = state.forest, state.responsibilities
+    loss = np.sum(p.divergence(state.latents)) + np.sum(scipy.special.rel_entr(r, p.parent_prior))
+    return replace(state, value=float(np.sum(weighted(r, scores)) - loss))
 
 
 def centred(forest: ForestParameters, q: GaussianFactors) -> tuple[ForestParameters, GaussianFactors]:
@@ -216,10 +213,3 @@ def centred(forest: ForestParameters, q: GaussianFactors) -> tuple[ForestParamet
     scale = np.sqrt(np.mean((q.mean - shift) ** 2, axis=0) + np.mean(q.sd**2, axis=0))
     bias, weights = forest.bias + forest.weights * shift, forest.weights * scale
     return replace(forest, bias=bias, weights=weights), GaussianFactors((q.mean - shift) / scale, q.sd / scale)
-
-
-def engine_for(forest: ForestParameters, data: Observations, shared: bool) -> Engine:
-    """Return the engine for a model."""
-    if not shared:
-        return ParentsPerObservation(data)
-    return SharedParents(data) if forest.noise is None else GaussianShared(data)

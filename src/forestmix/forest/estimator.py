@@ -9,10 +9,9 @@ import numpy.typing as npt
 
 from forestmix.bounds.auxiliary import Auxiliary
 from forestmix.families import Gaussian
-from forestmix.forest.bound import forest_of_bound
 from forestmix.forest.fitted import FittedForest
 from forestmix.forest.learning import in_order, learn, standardise
-from forestmix.forest.parameters import checked_parameters, log_jacobian, observations_of
+from forestmix.forest.parameters import checked_parameters, forest_of_bound, log_jacobian, observations_of
 from forestmix.forest.settings import are_shared, checked_settings, family_of, generator_of
 from forestmix.forest.stochastic import learn_in_batches
 from forestmix.inference.loop import Callback
@@ -118,9 +117,10 @@ class ForestMixtureModel(FittedForest):
             run = learn_in_batches(data, family, settings, self.batch_size, rng)
         else:
             run = learn(data, family, settings, rng)
-        state, jacobian = in_order(run.state), log_jacobian(data, scale)
+        run = run.less(log_jacobian(data, scale))
+        state = in_order(run.state)
         self._set(state.forest.rescaled(centre, scale), state.responsibilities)
-        self.elbo_, self.elbo_trace_ = state.value - jacobian, np.array(run.trace) - jacobian
+        self.elbo_, self.elbo_trace_ = state.value, np.array(run.trace)
         self.converged_, self.n_iter_ = run.converged and not settings.course.stopped, len(run.trace)
         return self
 

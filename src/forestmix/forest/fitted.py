@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from reprlib import repr as shown
 from typing import Any
 
@@ -15,9 +14,16 @@ from forestmix.checks import whole_number
 from forestmix.errors import ArgumentError, MissingExtraError
 from forestmix.forest.base import Transformer
 from forestmix.forest.covariance import LowRankPlusDiagonal
-from forestmix.forest.given import ForestPosterior, elbo_at, infer_given
+from forestmix.forest.engines import Run, engine_for
+from forestmix.forest.given import (
+    ForestPosterior,
+    elbo_at,
+    gaussian_log_likelihood,
+    infer_given,
+    observation_bounds,
+    quadrature_log_likelihood,
+)  # fmt: skip
 from forestmix.forest.parameters import ForestDraw, ForestParameters, log_jacobian, observations_of, standard_units
-from forestmix.forest.scoring import gaussian_log_likelihood, observation_bounds, quadrature_log_likelihood
 from forestmix.forest.settings import are_shared, number_from
 from forestmix.latents import GaussianFactors
 
@@ -58,15 +64,16 @@ class FittedForest(Transformer):
                 observation, each observation ends when no latent moves by more than this many standard deviations.
 
         """
-        self._check_fitted()
         max_iter, tol = whole_number("max_iter", max_iter), number_from("tol", tol, 0.0)
-        return self._infer(self._numbers(X, reset=False), parents=True, max_iter=max_iter, tol=tol)
+        found = self._infer(self._numbers(X, reset=False), parents=True, max_iter=max_iter, tol=tol)
+        q, elbo = found.state.latents.expanded(len(found.state.latents.mean)), found.state.value
+        trace = np.array(found.trace)
+        return ForestPosterior(q.mean, q.sd, found.state.responsibilities, elbo, trace, found.converged)
 
     def transform(self, X: Any) -> Array:
         """Return the posterior means of the latents given X, (N, n_trees); shared parents stay as learned."""
-        self._check_fitted()
         array = self._numbers(X, reset=False)
-        return self._infer(array, parents=False).mean.astype(array.dtype, copy=False)
+        return self._infer(array).state.latents.mean.astype(array.dtype, copy=False)
 
     def inverse_transform(self, Y: Any) -> Array:
         """Return the expected X given latents Y, (N, n_trees), averaged over the parents."""
@@ -91,10 +98,9 @@ class FittedForest(Transformer):
                 ``responsibilities_``. Left out, latents (and parents, where each observation has its own) are inferred.
 
         """
-        self._check_fitted()
         array = self._numbers(X, reset=False, one=True)
         if q is None:
-            return self._infer(array, parents=False).elbo
+            return self._infer(array).state.value
         if not self._shared():
             raise ArgumentError("q must be None for parents per observation, whose q(e) is not shared.")
         data = observations_of(array, self._forest.family)
@@ -106,17 +112,14 @@ class FittedForest(Transformer):
         With shared parents it is that of the forest of the most probable parents: exact for Gaussian leaves, by
         quadrature over each latent for others. With parents per observation it is the ELBO of each observation.
         """
-        self._check_fitted()
         array = self._numbers(X, reset=False)
         data = observations_of(array, self._forest.family)
-        if not self._shared():
-            found = self._infer(array, parents=True)
-            return observation_bounds(self._forest, data, GaussianFactors(found.mean, found.sd))
-        if self._forest.noise is not None:
+        if self._shared() and self._forest.noise is not None:
             return gaussian_log_likelihood(self._forest, data, self.parents_)
-        hard = np.eye(self._forest.n_trees)[self.parents_]
-        found = self._infer(array, parents=False, responsibilities=hard)
-        return quadrature_log_likelihood(self._forest, data, self.parents_, GaussianFactors(found.mean, found.sd))
+        q = self._infer(array, np.eye(self._forest.n_trees)[self.parents_]).state.latents
+        if self._shared():
+            return quadrature_log_likelihood(self._forest, data, self.parents_, q)
+        return observation_bounds(self._forest, data, q)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return the average log-likelihood of the observations; ``y`` is ignored."""
@@ -184,12 +187,13 @@ class FittedForest(Transformer):
     def _infer(
         self,
         array: Array,
-        *,
-        parents: bool,
         responsibilities: Array | None = None,
+        *,
+        parents: bool = False,
         max_iter: int = _INFERENCE_SWEEPS,
         tol: float = _INFERENCE_TOL,
-    ) -> ForestPosterior:
+    ) -> Run:
+        """Infer the latents, and the parents if asked for; else shared ones stay as learned or given."""
         data, p = observations_of(array, self._forest.family), self._forest
         centre, scale = np.zeros(p.n_variables), np.ones(p.n_variables)
         if p.noise is not None:
@@ -197,17 +201,10 @@ class FittedForest(Transformer):
             w, centre, noise = p.edges(self.parents_)
             scale = np.hypot(w, noise)
             data = standard_units(data, centre, scale)
-        found = infer_given(
-            p.rescaled(-centre / scale, 1 / scale),
-            data,
-            self.responsibilities_ if responsibilities is None else responsibilities,
-            shared=self._shared(),
-            parents=parents,
-            max_iter=max_iter,
-            tol=tol,
-        )
-        jacobian = log_jacobian(data, scale)
-        return replace(found, elbo=found.elbo - jacobian, elbo_trace=found.elbo_trace - jacobian)
+        engine, forest = engine_for(data, self._shared()), p.rescaled(-centre / scale, 1 / scale)
+        r = self.responsibilities_ if responsibilities is None else responsibilities
+        found = infer_given(engine, forest, r, parents=parents, max_iter=max_iter, tol=tol)
+        return found.less(log_jacobian(data, scale))
 
     def _latents(self, q: Any, N: int) -> GaussianFactors:
         if hasattr(q, "mean") and hasattr(q, "sd"):

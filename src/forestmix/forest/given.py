@@ -1,16 +1,22 @@
-"""Mean-field inference with the parameters given, and the ELBO at any factors."""
+"""A forest mixture with its parameters given: mean-field inference, the ELBO at any factors, log-likelihoods."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
 import numpy as np
+import scipy
 
-from forestmix.arrays import Array
-from forestmix.forest.engines import Engine, SharedParents, State, engine_for
-from forestmix.forest.parameters import ForestParameters
+from forestmix.arrays import Array, total
+from forestmix.families import Gaussian
+from forestmix.forest.engines import Engine, Run, SharedParents, State, parents_of_observations, valued
+from forestmix.forest.leaves import pair_scores, rows
+from forestmix.forest.parameters import ForestParameters, present, standard_units
 from forestmix.latents import GaussianFactors
 from forestmix.model import Observations
+
+#: Nodes of the quadrature over a latent, placed by its posterior.
+_NODES = 40
 
 
 @dataclass(frozen=True)
@@ -31,67 +37,97 @@ class ForestPosterior:
 
 
 def infer_given(
-    p: ForestParameters,
-    data: Observations,
-    responsibilities: Array,
-    *,
-    shared: bool,
-    parents: bool,
-    max_iter: int,
-    tol: float,
-) -> ForestPosterior:
+    engine: Engine, p: ForestParameters, responsibilities: Array, *, parents: bool, max_iter: int, tol: float
+) -> Run:
     """Sweep over latents, and parents if wanted.
 
     Shared parents that are inferred too tie the observations together: the sweeps end when one gains less than ``tol``
     for each entry of x. Otherwise each observation ends as it would alone, see ``_one_by_one``.
     """
-    engine = engine_for(p, data, shared)
-    mean = np.broadcast_to(p.prior_mean, (data.x.shape[0], p.n_trees))
+    mean = np.broadcast_to(p.prior_mean, (engine.data.x.shape[0], p.n_trees))
     state = State(p, GaussianFactors(mean, p.prior.sd[None]), responsibilities)
+    shared = isinstance(engine, SharedParents)
     if shared and p.noise is not None and not parents:
         state = engine.evaluate(replace(state, latents=engine.latents(state)), infer_parents=False)
-        trace, converged = [state.value], True
-    else:
-        state, trace, converged = (_together if shared and parents else _one_by_one)(engine, state, max_iter, tol)
-    sd = np.broadcast_to(state.latents.sd, state.latents.mean.shape).copy()
-    return ForestPosterior(state.latents.mean, sd, state.responsibilities, state.value, np.array(trace), converged)
+        return Run(state, [state.value], True)
+    return (_together if shared and parents else _one_by_one)(engine, state, max_iter, tol)
 
 
-def _together(engine: Engine, state: State, max_iter: int, tol: float) -> tuple[State, list[float], bool]:
+def _together(engine: Engine, state: State, max_iter: int, tol: float) -> Run:
     """Sweep until the ELBO gains less than ``tol`` for each entry of x."""
     trace: list[float] = []
     while len(trace) < max_iter:
         state = engine.evaluate(replace(state, latents=engine.latents(state)))
         trace.append(state.value)
         if len(trace) > 1 and trace[-1] - trace[-2] <= tol * engine.data.x.size:
-            return state, trace, True
-    return state, trace, False
+            return Run(state, trace, True)
+    return Run(state, trace)
 
 
-def _one_by_one(engine: Engine, state: State, max_iter: int, tol: float) -> tuple[State, list[float], bool]:
+def _one_by_one(engine: Engine, state: State, max_iter: int, tol: float) -> Run:
     """Sweep until no latent of an observation moves by more than ``tol`` of its sd; the others go on without it.
 
     A rule on gains would not do: to a gain of 1e-9 nats the means are off by the square root of that, and where they
     stop would depend on the company.
     """
-    mean = np.array(state.latents.mean)
-    sd = np.broadcast_to(state.latents.sd, mean.shape).copy()
-    active, rest = np.arange(len(mean)), engine
+    q = state.latents.expanded(len(engine.data.x))
+    active, rest = np.arange(len(q.mean)), engine
     trace: list[float] = []
     while len(trace) < max_iter and len(active):
-        old = GaussianFactors(mean[active], sd[active])
+        old = q.take(active)
         new = rest.latents(replace(state, latents=old))
-        mean[active], sd[active] = new.mean, new.sd
-        state = engine.evaluate(replace(state, latents=GaussianFactors(mean, sd)), infer_parents=False)
+        q = q.with_rows(active, new)
+        state = engine.evaluate(replace(state, latents=q), infer_parents=False)
         trace.append(state.value)
         moves = np.maximum(np.abs(new.mean - old.mean) / new.sd, np.abs(new.sd / old.sd - 1)).max(axis=1)
         goes_on = np.flatnonzero(moves > tol)
-        if len(goes_on) < len(active):
-            active, rest = active[goes_on], rest.take(goes_on)
-    return state, trace, not len(active)
+        active, rest = active[goes_on], type(rest)(rest.data.take(goes_on))
+    return Run(state, trace, not len(active))
 
 
 def elbo_at(p: ForestParameters, data: Observations, q: GaussianFactors, responsibilities: Array) -> float:
     """Return the ELBO (paper, equation 1) at given factors, with parents shared by the observations."""
     # Not from the moments of Gaussian leaves, which cancel where the units of x are not standard.
-    return SharedParents(data).evaluate(State(p, q, responsibilities), infer_parents=False).value
+    return valued(State(p, q, responsibilities), pair_scores(p, data, q, responsibilities > 0)).value
+
+
+def gaussian_log_likelihood(p: ForestParameters, data: Observations, parents: Array) -> Array:
+    """Return the exact ``log p(x)`` of each observation, (N,), for Gaussian leaves with known parents.
+
+    Each tree is a matrix of rank one plus a diagonal, so its inverse and determinant are those of one number.
+    """
+    w, b, sd = p.edges(parents)
+    there = present(data)
+    residual = standard_units(data, b + w * p.prior_mean[parents], sd).x
+    factor = np.eye(p.n_trees)[parents] * (w * p.prior.sd[parents] / sd)[:, None]
+    ratio = 1 + there @ factor**2
+    distance = total(residual**2) - total((residual @ factor) ** 2 / ratio)
+    return -0.5 * (distance + total(np.log(ratio)) + there @ np.log(2 * np.pi * sd**2))
+
+
+def quadrature_log_likelihood(p: ForestParameters, data: Observations, parents: Array, q: GaussianFactors) -> Array:
+    """Return ``log p(x)`` of each observation for leaves of any family with known parents.
+
+    Given the parents, the trees are independent and each is an integral over one latent: Gauss-Hermite quadrature
+    centred on its posterior, ``y = mean + 1.5 sd z``, wider than q so that the tails are covered.
+    """
+    node, weight = np.polynomial.hermite_e.hermegauss(_NODES)
+    value = np.zeros(len(data.x))
+    for tree in np.unique(parents):
+        children = np.flatnonzero(parents == tree)
+        mean, sd = q.mean[:, tree], 1.5 * np.broadcast_to(q.sd[:, tree], len(data.x))
+        terms = np.stack([_log_joint(p, data, tree, children, mean + sd * z) for z in node], axis=1)
+        terms = terms + np.log(weight) + 0.5 * node**2 + np.log(sd)[:, None]
+        value = value + scipy.special.logsumexp(terms, axis=1)
+    return value
+
+
+def _log_joint(p: ForestParameters, data: Observations, tree: int, children: Array, y: Array) -> Array:
+    """Return ``log p(x of the children, y)`` of each observation."""
+    prior = Gaussian(p.prior.sd[tree]).expectations(y, p.prior_mean[tree], np.zeros_like(y))
+    return total(rows(p, data, y, np.zeros(1), tree, children).log_likelihood) + prior.log_likelihood
+
+
+def observation_bounds(p: ForestParameters, data: Observations, q: GaussianFactors) -> Array:
+    """Return the ELBO of each observation where each has parents of its own, (N,)."""
+    return total(parents_of_observations(p, data, q)[1]) - p.divergence(q)

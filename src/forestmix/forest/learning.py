@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 import scipy
@@ -10,11 +10,10 @@ import scipy
 from forestmix.arrays import Array
 from forestmix.errors import ArgumentError
 from forestmix.families import Family, Gaussian
-from forestmix.forest.engines import Engine, GaussianShared, ParentsPerObservation, SharedParents, State
-from forestmix.forest.moves import proposals
+from forestmix.forest.engines import Engine, Run, SharedParents, State, engine_for
 from forestmix.forest.parameters import LARGEST, ForestParameters, counts, masked
 from forestmix.forest.settings import Settings
-from forestmix.forest.starts import starts
+from forestmix.forest.starts import proposals, starts
 from forestmix.latents import GaussianFactors
 from forestmix.model import Observations
 from forestmix.posterior.course import fallen
@@ -33,15 +32,6 @@ _TRUSTED, _FINALISTS = 2, 2
 _LEAVES = 4.0
 
 
-@dataclass(frozen=True)
-class Run:
-    """A run of EM so far: where it is, the ELBO after each sweep, and whether the last gain was below the tolerance."""
-
-    state: State
-    trace: list[float] = field(default_factory=list)
-    converged: bool = False
-
-
 def learn(data: Observations, family: Family, settings: Settings, rng: np.random.Generator) -> Run:
     """Learn from all observations at once.
 
@@ -58,13 +48,13 @@ def learn(data: Observations, family: Family, settings: Settings, rng: np.random
         return found
     settings.course.begin(_LEAVES * work)
     state = replace(found.state, forest=first_leaves(data, family, found.state))
-    engine: Engine = SharedParents(data) if settings.shared else ParentsPerObservation(data)
+    engine = engine_for(data, settings.shared)
     if settings.shared:
         for _ in range(_WARMING):
             state = replace(state, forest=engine.maximise(state, settings).forest)
-    elif settings.learn_prior:
-        prior = 0.9 * state.responsibilities + 0.1 / settings.n_trees
-        state = replace(state, forest=replace(state.forest, parent_prior=prior))
+    else:
+        mixed = 0.9 * state.responsibilities + 0.1 / settings.n_trees
+        state = replace(state, forest=settings.with_prior(state.forest, mixed))
     return climb(engine, Run(engine.maximise(state, settings)), settings)
 
 
@@ -74,7 +64,7 @@ def learn_gaussian(data: Observations, settings: Settings, rng: np.random.Genera
     All starts get a few sweeps; the first two, which see all variables at once, and the best of the others are run to
     the end. A random start must be better than the first two by more than chance explains.
     """
-    engine, course = GaussianShared(data), settings.course
+    engine, course = SharedParents(data), settings.course
     short = replace(settings, max_iter=min(_TRIAL, settings.max_iter))
     runs: list[Run] = []
     for latents in starts(data.x, settings.n_trees, rng, settings.n_init):
@@ -92,12 +82,12 @@ def learn_gaussian(data: Observations, settings: Settings, rng: np.random.Genera
     return improve(engine, best, settings, rng)
 
 
-def _finished(engine: GaussianShared, run: Run, settings: Settings) -> Run:
+def _finished(engine: Engine, run: Run, settings: Settings) -> Run:
     settings.course.begin()
     return climb(engine, run, settings)
 
 
-def anneal(engine: GaussianShared, latents: GaussianFactors, settings: Settings) -> Run:
+def anneal(engine: Engine, latents: GaussianFactors, settings: Settings) -> Run:
     """Run EM from latents, with the parents softened at first; the trace starts when the temperature is 1."""
     settings.course.begin()
     forest = empty_forest(engine.data, settings.n_trees, Gaussian())
@@ -137,27 +127,24 @@ def _share(trace: list[float], goal: float) -> float:
     return fallen(trace[-1] - trace[-2], max(trace[1] - trace[0], goal), goal)
 
 
-def improve(engine: GaussianShared, best: Run, settings: Settings, rng: np.random.Generator) -> Run:
+def improve(engine: Engine, best: Run, settings: Settings, rng: np.random.Generator) -> Run:
     """Try larger moves until ``n_moves`` in a row have failed; keep what ends higher by a margin.
 
     The trace goes on with the values of a kept move that lie above what was there.
     """
-    failures, course = 0, settings.course
-    while failures < settings.n_moves and not course.stopped:
-        for latents in proposals(best.state, engine.data, rng):
-            start = engine.maximise(replace(best.state, latents=latents), settings)
-            course.begin()
-            run = climb(engine, Run(start), settings, best.state.value)
-            if is_better(run.state, best.state):
-                trace = best.trace + [value for value in run.trace if value > best.trace[-1]]
-                best, failures = Run(run.state, trace, run.converged), 0
-                course.report(f"a move raised the ELBO to {best.state.value:.8g}")
-                break
+    course, failures = settings.course, 0
+    moves = proposals(best.state, engine.data, rng)
+    while failures < settings.n_moves and not course.stopped and (latents := next(moves, None)) is not None:
+        start = engine.maximise(replace(best.state, latents=latents), settings)
+        course.begin()
+        run = climb(engine, Run(start), settings, best.state.value)
+        if not is_better(run.state, best.state):
             failures += 1
-            if failures >= settings.n_moves or course.stopped:
-                break
-        else:
-            break
+            continue
+        trace = best.trace + [value for value in run.trace if value > best.trace[-1]]
+        best, failures = Run(run.state, trace, run.converged), 0
+        moves = proposals(best.state, engine.data, rng)
+        course.report(f"a move raised the ELBO to {best.state.value:.8g}")
     return best
 
 

@@ -1,7 +1,8 @@
-"""What leaves of any family contribute, tree by tree, and safeguarded steps on latents and weights.
+"""What leaves contribute, and steps on latents and leaves: exact for Gaussian ones, safeguarded for others.
 
-With ``eta = b_ij + w_ij y_j`` and ``q(y_j) = N(mu_j, sigma_j^2)``, eta is Gaussian with mean ``b_ij + w_ij mu_j`` and
-spread ``|w_ij| sigma_j``, so all that is needed are the one-dimensional expectations of the family.
+Gaussian leaves need sums over observations alone, and are regressed on their latents. For others, eta is Gaussian where
+``eta = b_ij + w_ij y_j`` and ``q(y_j) = N(mu_j, sigma_j^2)``, with mean ``b_ij + w_ij mu_j`` and spread
+``|w_ij| sigma_j``, so all that is needed are the one-dimensional expectations of the family.
 """
 
 from __future__ import annotations
@@ -15,8 +16,7 @@ import numpy as np
 from forestmix.arrays import Array
 from forestmix.families import Gaussian
 from forestmix.families.base import RowExpectations
-from forestmix.forest.moments import Moments, moments, weighted_moments
-from forestmix.forest.parameters import ForestParameters, masked
+from forestmix.forest.parameters import ForestParameters, masked, present
 from forestmix.latents import GaussianFactors
 from forestmix.model import Observations
 
@@ -24,41 +24,26 @@ from forestmix.model import Observations
 NEGLIGIBLE = 1e-15
 #: Logits and log-rates beyond this are 0 or 1, or overflow; separable data would else drive them to infinity.
 LARGEST_PARAMETER = 30.0
-_HALVINGS, _LEAST_SHARE = 12, 2.0**-6
+#: How often a step on latents is halved, and the shares of a step on leaves that are tried.
+_HALVINGS, _SHARES = 12, 0.5 ** np.arange(7)
 #: Rounding of a sum, relative to the size of its terms.
 _ROUNDING = 8 * float(np.finfo(np.float64).eps)
 #: Entries of a block of variables held at a time.
 _BLOCK = 2_000_000
 
 
-def rows(p: ForestParameters, data: Observations, q: GaussianFactors, tree: int, variables: Array) -> RowExpectations:
-    """Return the row terms of some variables as children of a tree, (N, variables); 0 where x is missing.
-
-    For families that are not Gaussian the log-likelihood is without ``g(x)``, which is the same for every parent and
-    can take longer than all the rest; ``base`` has it.
-    """
-    return rows_of_tree(p, data, q.mean[:, tree], q.sd[:, tree], tree, variables)
-
-
-def rows_of_tree(
+def rows(
     p: ForestParameters, data: Observations, mean: Array, sd: Array, tree: int, variables: Array
 ) -> RowExpectations:
-    """Return the same from mean and sd of the tree's latent, each (N,), or (1,) for an sd that all share."""
+    """Return the row terms of some variables as children of a tree, (N, variables); 0 where x is missing.
+
+    ``mean`` and ``sd`` are those of the tree's latent, (N,) each, or (1,) for an sd that all share.
+    """
     w, b = p.weights[variables, tree], p.bias[variables, tree]
-    mean, spread = b + w * mean[:, None], np.abs(w) * sd[:, None]
-    family, x = p.leaves(tree, variables), data.x[:, variables]
-    if p.noise is None:
-        expected, statistic = family.expected_log_partition(mean, spread), family.statistic(x)
-        terms = RowExpectations(statistic * mean - expected.value, statistic - expected.slope, expected.curvature)
-    else:
-        terms = family.expectations(x, mean, spread)
+    eta, x = b + w * mean[:, None], data.x[:, variables]
+    terms = p.leaves(tree, variables).expectations(x, eta, np.abs(w) * sd[:, None])
     there = replace(data, x=x, observed=None if data.observed is None else data.observed[:, variables])
-    return RowExpectations(*(masked(there, np.broadcast_to(part, mean.shape)) for part in terms))
-
-
-def base(p: ForestParameters, data: Observations) -> Array:
-    """Return what ``rows`` leaves out: ``g(x)`` of every entry, 0 where x is missing and for Gaussian leaves."""
-    return np.zeros((1, p.n_variables)) if p.noise is not None else masked(data, p.family.log_base(data.x))
+    return RowExpectations(*(masked(there, np.broadcast_to(part, eta.shape)) for part in terms))
 
 
 def weighted(responsibilities: Array, values: Array) -> Array:
@@ -75,12 +60,13 @@ def blocks(data: Observations, variables: Array) -> Iterator[Array]:
 
 
 def pair_scores(p: ForestParameters, data: Observations, q: GaussianFactors, wanted: Array | None = None) -> Array:
-    """Return ``sum_s E log p_hat(x_si | y_sj)`` less ``base``, (n, m), of all pairs or of those that are wanted."""
+    """Return ``sum_s E log p_hat(x_si | y_sj)``, (n, m), of all pairs or of those that are wanted."""
     wanted = np.ones(p.weights.shape, bool) if wanted is None else wanted
     scores = np.zeros(p.weights.shape)
     for tree in range(p.n_trees):
         for block in blocks(data, np.flatnonzero(wanted[:, tree])):
-            scores[block, tree] = rows(p, data, q, tree, block).log_likelihood.sum(axis=0)
+            terms = rows(p, data, q.mean[:, tree], q.sd[:, tree], tree, block)
+            scores[block, tree] = terms.log_likelihood.sum(axis=0)
     return scores
 
 
@@ -124,7 +110,7 @@ def _tree_step(p: ForestParameters, data: Observations, mean: Array, sd: Array, 
     centre, prior = p.prior_mean[tree], Gaussian(p.prior.sd[tree])
 
     def evaluate(some: Observations, r: Array, mean: Array, sd: Array) -> _LatentTerms:
-        value, error, kappa = (weighted(r, part) for part in rows_of_tree(p, some, mean, sd, tree, children))
+        value, error, kappa = (weighted(r, part) for part in rows(p, some, mean, sd, tree, children))
         return _LatentTerms(
             value.sum(axis=1) - GaussianFactors(mean, sd).relative_entropy(prior, centre),
             error @ w - (mean - centre) * prior.sd**-2.0,
@@ -177,19 +163,19 @@ def newton_terms(
     """
     out = NewtonTerms(*np.zeros((6, *p.weights.shape)))
     for tree in range(p.n_trees):
-        mean, variance = q.mean[:, tree], np.broadcast_to(q.sd[:, tree] ** 2, q.mean.shape[:1])
+        mean, sd = q.mean[:, tree], np.broadcast_to(q.sd[:, tree], q.mean.shape[:1])
         for block in blocks(data, np.arange(p.n_variables)):
-            value, error, kappa = rows(p, data, q, tree, block)
+            value, error, kappa = rows(p, data, mean, sd, tree, block)
             if responsibilities is not None:
                 r = responsibilities[:, block, tree]
                 value, error, kappa = (weighted(r, part) for part in (value, error, kappa))
             place = (block, tree)
             out.score[place] = value.sum(axis=0)
             out.bias[place] = error.sum(axis=0)
-            out.weight[place] = mean @ error - p.weights[place] * (variance @ kappa)
+            out.weight[place] = mean @ error - p.weights[place] * (sd**2 @ kappa)
             out.bias_bias[place] = kappa.sum(axis=0)
             out.bias_weight[place] = mean @ kappa
-            out.weight_weight[place] = (mean**2 + variance) @ kappa
+            out.weight_weight[place] = (mean**2 + sd**2) @ kappa
     return out
 
 
@@ -204,7 +190,7 @@ def moved(p: ForestParameters, step: tuple[Array, Array], share: Array | float) 
 
 
 def leaf_statistics(
-    p: ForestParameters, data: Observations, q: GaussianFactors, responsibilities: Array | None
+    p: ForestParameters, data: Observations, q: GaussianFactors, responsibilities: Array | None = None
 ) -> Moments | NewtonTerms:
     """Return the sums over observations that leaves are learned from, for parents shared or of each observation."""
     if p.noise is None:
@@ -215,22 +201,91 @@ def leaf_statistics(
 def backtracked(
     p: ForestParameters, step: tuple[Array, Array], best: Array, evaluate: Callable[[ForestParameters, Array], Array]
 ) -> tuple[ForestParameters, Array]:
-    """Take the share 1, 1/2, 1/4, ... of a step that lowers no entry of the values; return parameters and values.
+    """Take the largest of the shares of a step that lowers no entry of the values; return parameters and values.
 
     ``best`` has the values at the start, (n, m) or (n, 1). ``evaluate`` gets parameters and which values are wanted.
     """
-    share, values, worse = np.ones(best.shape), best.copy(), np.ones(best.shape, bool)
-    for _ in range(_HALVINGS):
-        trial = moved(p, step, share)
-        values[worse] = evaluate(trial, worse)[worse]
-        worse = ~(values >= best)
-        if not worse.any():
-            return trial, values
-        share = np.where(worse, np.where(share > _LEAST_SHARE, 0.5 * share, 0.0), share)
-    return moved(p, step, np.where(worse, 0.0, share)), np.where(worse, best, values)
+    taken, values = np.zeros(best.shape), best
+    for share in _SHARES:
+        waiting = taken == 0
+        if not waiting.any():
+            break
+        new = evaluate(moved(p, step, np.where(waiting, share, taken)), waiting)
+        good = waiting & (new >= best)
+        taken, values = np.where(good, share, taken), np.where(good, new, values)
+    return moved(p, step, taken), values
 
 
-def newton_step(p: ForestParameters, data: Observations, q: GaussianFactors) -> tuple[ForestParameters, Array]:
-    """Take a step on bias and weight of every pair that lowers no pair's score; return the parameters and scores."""
-    terms = newton_terms(p, data, q, None)
-    return backtracked(p, terms.step(), terms.score, lambda trial, wanted: pair_scores(trial, data, q, wanted))
+class Moments(NamedTuple):
+    """Sums over observations of 1, x_i, x_i^2, E y_j, E y_j^2 and x_i E y_j; each broadcasts to (n, m)."""
+
+    number: Array
+    x: Array
+    xx: Array
+    y: Array
+    yy: Array
+    xy: Array
+
+
+def moments(data: Observations, q: GaussianFactors) -> Moments:
+    """Return the moments of shared parents: two products with x, or five where entries are missing."""
+    second = q.mean**2 + q.sd**2
+    x, xx, xy = data.x.sum(axis=0)[:, None], np.einsum("si,si->i", data.x, data.x)[:, None], data.x.T @ q.mean
+    if data.observed is None:
+        number = np.full((1, 1), float(data.x.shape[0]))
+        return Moments(number, x, xx, q.mean.sum(axis=0)[None], second.sum(axis=0)[None], xy)
+    there = present(data)
+    return Moments(there.sum(axis=0)[:, None], x, xx, there.T @ q.mean, there.T @ second, xy)
+
+
+def weighted_moments(data: Observations, q: GaussianFactors, responsibilities: Array) -> Moments:
+    """Return the moments of parents per observation, weighted by their responsibilities (N, n, m)."""
+    r = responsibilities * present(data)[:, :, None]
+    rx = r * data.x[:, :, None]
+    return Moments(
+        r.sum(axis=0),
+        rx.sum(axis=0),
+        np.einsum("sij,si->ij", rx, data.x),
+        np.einsum("sij,sj->ij", r, q.mean),
+        np.einsum("sij,sj->ij", r, np.broadcast_to(q.mean**2 + q.sd**2, q.mean.shape)),
+        np.einsum("sij,sj->ij", rx, q.mean),
+    )
+
+
+def regression(p: ForestParameters, sums: Moments, min_variance: float) -> ForestParameters:
+    """Return the weights, biases and noise that maximise the expected log-likelihood of every pair.
+
+    The regression of x_i on y_j: ``w = Cov(x, y) / Var(y)``, ``b = E x - w E y``, ``noise^2 = Var(x) - w Cov(x, y)``,
+    not below ``min_variance``, with which it is the maximiser under that limit.
+    """
+    count = np.maximum(sums.number, 1e-300)
+    x, y = sums.x / count, sums.y / count
+    covariance = sums.xy / count - x * y
+    w = covariance / np.maximum(sums.yy / count - y**2, 1e-300)
+    variance = np.maximum(sums.xx / count - x**2 - w * covariance, min_variance)
+    b, noise = x - w * y, np.sqrt(variance)
+    empty = np.broadcast_to(sums.number < 1e-8, w.shape)
+    if empty.any() and p.noise is not None:
+        # A pair that nothing was seen of keeps what it has.
+        w, b, noise = (np.where(empty, old, new) for old, new in ((p.weights, w), (p.bias, b), (p.noise, noise)))
+    return replace(p, weights=w, bias=b, noise=noise)
+
+
+def gaussian_scores(p: ForestParameters, sums: Moments) -> Array:
+    """Return ``sum_s E log N(x_si; b_ij + w_ij y_sj, noise_ij^2)`` of every pair from the moments."""
+    assert p.noise is not None
+    w, b, variance = p.weights, p.bias, p.noise**2
+    square = sums.xx - 2 * b * sums.x - 2 * w * sums.xy + sums.number * b**2 + 2 * b * w * sums.y + w**2 * sums.yy
+    return -0.5 * sums.number * np.log(2 * np.pi * variance) - 0.5 * square / variance
+
+
+def gaussian_latents(p: ForestParameters, data: Observations, responsibilities: Array) -> GaussianFactors:
+    """Return the best ``q(y)`` for Gaussian leaves with shared parents, by products with x.
+
+    ``1/sigma_j^2 = 1/sigma0_j^2 + sum_i r_ij w_ij^2 / noise_ij^2``; the sd is one row unless entries are missing.
+    """
+    assert p.noise is not None
+    pull = responsibilities * p.weights / p.noise**2
+    there = present(data)
+    H, h = there @ (pull * p.weights), data.x @ pull - there @ (pull * p.bias)
+    return GaussianFactors.tilted(p.prior, p.prior_mean, H, h)

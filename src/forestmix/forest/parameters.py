@@ -8,10 +8,12 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from forestmix.arrays import Array, at_index, finite, first_index, numbers, total
+from forestmix.bounds.auxiliary import Auxiliary, check_auxiliary, optimal_auxiliary
 from forestmix.errors import ArgumentError
 from forestmix.families import Family, Gaussian
+from forestmix.forest.covariance import dense
 from forestmix.latents import GaussianFactors
-from forestmix.model import Observations
+from forestmix.model import DEF, Observations
 
 #: Numbers beyond this, and scales below one over it, have squares that add up to infinity, or to 0.
 LARGEST = 1e140
@@ -102,25 +104,15 @@ class ForestParameters:
             x = eta + self.noise[i, chosen] * rng.standard_normal(eta.shape)
         return ForestDraw(x, y, parents[0] if shared else parents)
 
-    def divergence_of_parents(self, responsibilities: Array) -> float:
-        """Return ``KL(q(e) || p(e))`` summed over the variables."""
-        used = responsibilities > 0
-        if (used & (self.parent_prior <= 0)).any():
-            return float("inf")
-        ratio = np.where(used, responsibilities, 1.0) / np.where(used, self.parent_prior, 1.0)
-        return float(np.sum(responsibilities * np.log(ratio)))
-
 
 def draw_parents(chances: Array, rng: np.random.Generator, size: int) -> Array:
     """Draw the parent of each variable ``size`` times, (size, n), by inverting the cumulative probabilities."""
     steps = np.cumsum(chances, axis=1)
     # The last step is 1 up to rounding; as infinity it is never passed over.
     steps[:, -1] = np.inf
-    height = rng.random((size, chances.shape[0]))
-    parents = np.empty(height.shape, np.intp)
-    for i, step in enumerate(steps):
-        parents[:, i] = np.searchsorted(step, height[:, i], side="right")
-    return parents
+    heights = rng.random((size, chances.shape[0]))
+    drawn = (np.searchsorted(step, height, side="right") for step, height in zip(steps, heights.T, strict=True))
+    return np.stack(list(drawn), axis=1)
 
 
 def checked_parameters(family: Family, weights: Any, bias: Any, parent_prior: Any, noise: Any) -> ForestParameters:
@@ -145,12 +137,45 @@ def checked_parameters(family: Family, weights: Any, bias: Any, parent_prior: An
     return ForestParameters(family, w, pairs("bias", bias, n, m), prior, sd, np.zeros(m), Gaussian(np.ones(m)))
 
 
+def forest_of_bound(model: DEF, q: Any, auxiliary: Auxiliary | None = None) -> ForestParameters:
+    """Return the forest mixture with ``pi = epsilon`` and ``eta_hat_ij = b_hat_ij + w_ij y_j / epsilon_ij``.
+
+    This is section 4.1 of the paper: its ELBO at ``q(y)`` and ``q(e) = epsilon`` is the forest mixture bound. A
+    variable without parents in the model has weight 0 to every tree, so that its parent does not matter.
+    """
+    if not isinstance(model, DEF):
+        raise ArgumentError(f"model must be a forestmix.DEF; got {type(model).__name__}.")
+    layer, prior = model.layers[0], model.prior
+    if not isinstance(prior.family, Gaussian):
+        raise ArgumentError(f"model must have a Gaussian prior; got {prior.family!r}.")
+    if auxiliary is None:
+        auxiliary = optimal_auxiliary(model, q)
+    check_auxiliary(auxiliary)
+    epsilon, b_hat, w = (dense(part).astype(np.float64) for part in (auxiliary.epsilon, auxiliary.b_hat, layer.weights))
+    n, m = w.shape
+    if epsilon.shape != w.shape or b_hat.shape != w.shape:
+        raise ArgumentError(
+            f"auxiliary must have epsilon and b_hat of the shape of W, {w.shape}; "
+            f"got {epsilon.shape} and {b_hat.shape}."
+        )
+    used = epsilon > 0
+    alone: Array = ~np.any(used, axis=1, keepdims=True)
+    bias = np.where(alone, np.broadcast_to(layer.bias, n)[:, None].astype(float), np.where(used, b_hat, 0.0))
+    weights = np.divide(w, epsilon, out=np.zeros_like(w), where=used)
+    chances = np.where(alone, 1 / m, epsilon)
+    noise = None
+    if isinstance(layer.family, Gaussian):
+        noise = np.broadcast_to(np.broadcast_to(layer.family.sd, n).astype(float)[:, None], (n, m)).copy()
+    centre, sd = (np.broadcast_to(part, m).astype(float) for part in (prior.bias, prior.family.sd))
+    return ForestParameters(layer.family, weights, bias, chances, noise, centre, Gaussian(sd))
+
+
 def pairs(name: str, value: Any, n: int, m: int) -> Array:
     """Return a parameter as (n, m) from one number, (n,) for the variables or (n, m)."""
     array = check_size(name, finite(name, numbers(name, value).astype(np.float64)))
     if array.shape == (n,):
         array = array[:, None]
-    if array.ndim > 2 or (array.ndim == 2 and array.shape not in ((n, m), (n, 1))) or array.ndim == 1:
+    if array.shape not in ((), (n, 1), (n, m)):
         raise ArgumentError(f"{name} must be one number or have shape ({n},) or ({n}, {m}); got {array.shape}.")
     return np.broadcast_to(array, (n, m)).copy()
 

@@ -1,21 +1,72 @@
-"""How to learn, from the parameters of the estimator, which are checked here."""
+"""How to learn, from the parameters of the estimator, which are checked here; and what a fit tells on its way."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from reprlib import repr as shown
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from forestmix.arrays import generator
+from forestmix.arrays import Array, generator
 from forestmix.checks import is_number, one_of, whole_number
+from forestmix.clock import WorkClock
 from forestmix.errors import ArgumentError
 from forestmix.families import Bernoulli, Family, Gaussian, Poisson
-from forestmix.forest.course import Course, silent
-from forestmix.inference.loop import Callback
+from forestmix.forest.parameters import ForestParameters, log_jacobian
+from forestmix.inference.loop import Callback, Iteration
+from forestmix.model import Observations
+
+if TYPE_CHECKING:
+    from forestmix.forest.engines import State
 
 FAMILIES: dict[str, type[Family]] = {"gaussian": Gaussian, "bernoulli": Bernoulli, "poisson": Poisson}
+
+
+class Course:
+    """What a fit tells on its way.
+
+    The work is a number of parts, such as a start, a larger move, or learning the leaves of a family. How many there
+    will be is a guess, so the share of the work that is done is one too; it never falls.
+
+    Args:
+        callback: called with an ``Iteration`` after each sweep, or ``None``; True asks the fit to stop.
+        report: called with a line for each start, move or epoch.
+
+    ``scale``: of each variable, which the data are divided by; the ELBO is told for the data as they were given.
+    ``stopped``: whether the callback asked to stop.
+
+    """
+
+    def __init__(self, callback: Callback | None = None, report: Callable[..., Any] | None = None) -> None:
+        self.callback, self.clock = callback, WorkClock()
+        self.report = report or (lambda line: None)
+        self.scale: Array = np.ones(1)
+        self.stopped = False
+        self.sweeps, self.share = 0, 0.0
+        self._planned, self._done, self._part = 0.0, 0.0, 0.0
+
+    def plan(self, parts: float) -> None:
+        """Add parts to the work that is expected."""
+        self._planned += parts
+
+    def begin(self, part: float = 1.0) -> None:
+        """Begin a part of the work, which counts as so many; the one before it is done."""
+        self._done, self._part = self._done + self._part, part
+
+    def tell(self, state: State, data: Observations, within: float = 0.0) -> bool:
+        """Tell of a sweep, after which so much of its part is done; return whether the fit is to stop."""
+        self.sweeps += 1
+        if self.callback is None or self.stopped:
+            return self.stopped
+        done = (self._done + within * self._part) / max(self._planned, 1.0)
+        self.share = max(self.share, min(done, 1.0))
+        mean, value, count = state.latents.mean, state.value - log_jacobian(data, self.scale), self.sweeps
+        sd, seconds = np.broadcast_to(state.latents.sd, mean.shape), self.clock.seconds()
+        info = Iteration(count, count, float(count), value, np.nan, seconds, mean, sd, self.share)
+        self.stopped = self.callback(info) is True
+        return self.stopped
 
 
 @dataclass(frozen=True)
@@ -32,6 +83,12 @@ class Settings:
     tol: float = 1e-7
     min_variance: float = 1e-3
     course: Course = field(default_factory=Course)
+
+    def with_prior(self, forest: ForestParameters, prior: Array) -> ForestParameters:
+        """Return the forest with a prior of the parents, (m,) for all variables or (n, m), if that is learned."""
+        if not self.learn_prior:
+            return forest
+        return replace(forest, parent_prior=np.broadcast_to(prior, forest.weights.shape))
 
 
 def checked_settings(given: dict[str, Any], callback: Callback | None = None) -> Settings:
@@ -53,7 +110,7 @@ def checked_settings(given: dict[str, Any], callback: Callback | None = None) ->
         max_iter=min(whole_number("max_iter", given["max_iter"]), 2**53),
         tol=number_from("tol", given["tol"], 0.0),
         min_variance=number_from("min_noise", given["min_noise"], 1e-12, 1.0),
-        course=Course(callback, print if given["verbose"] else silent),
+        course=Course(callback, print if given["verbose"] else None),
     )
 
 

@@ -9,14 +9,12 @@ import numpy as np
 
 from forestmix.arrays import Array
 from forestmix.families import Family
-from forestmix.forest.engines import State, best_parents, parents_of_observations
+from forestmix.forest.engines import Run, best_parents, engine_for, parents_of_observations
 from forestmix.forest.given import infer_given
-from forestmix.forest.learning import Run, learn
-from forestmix.forest.leaves import NewtonTerms, leaf_statistics, moved
-from forestmix.forest.moments import Moments, gaussian_scores, regression
+from forestmix.forest.learning import learn
+from forestmix.forest.leaves import Moments, NewtonTerms, gaussian_scores, leaf_statistics, moved, regression
 from forestmix.forest.parameters import ForestParameters
 from forestmix.forest.settings import Settings
-from forestmix.latents import GaussianFactors
 from forestmix.model import Observations
 
 #: The weight of batch t in the running averages is (t + 2) ** -_FORGETTING (Cappe and Moulines, 2009).
@@ -46,12 +44,14 @@ def learn_in_batches(
     The ELBO of all observations is evaluated after each epoch. It need not rise each time: the best epoch is kept, and
     the run ends when an epoch gains less than ``tol`` for each entry. One that is asked to stop ends with its epoch.
     """
-    N, course = data.x.shape[0], settings.course
+    N, course, engine = data.x.shape[0], settings.course, engine_for(data, settings.shared)
     course.plan(_EPOCHS)
     first = learn(data.take(rng.permutation(N)[:batch_size]), family, settings, rng)
     forest, responsibilities = first.state.forest, first.state.responsibilities
     averages: _Averages | None = None
     best, trace, step = replace(first.state, value=-np.inf), [], 0
+    # A move by a share of an sd gains the square of that share.
+    tol = settings.tol if settings.shared else settings.tol**0.5
     course.begin(_EPOCHS)
     for epoch in range(settings.max_iter):
         order = rng.permutation(N)
@@ -61,7 +61,7 @@ def learn_in_batches(
             averages = new if averages is None else averages.blended(new, rate)
             forest, responsibilities = _maximise(forest, averages, new, rate, N, settings)
             step += 1
-        state = _evaluate(forest, data, responsibilities, settings)
+        state = infer_given(engine, forest, responsibilities, parents=True, max_iter=_LATENT_SWEEPS, tol=tol).state
         trace.append(state.value)
         course.report(f"epoch {epoch + 1}: ELBO {state.value:.8g}")
         gain = state.value - best.value
@@ -73,21 +73,9 @@ def learn_in_batches(
     return Run(best, trace, False)
 
 
-def _evaluate(forest: ForestParameters, data: Observations, responsibilities: Array, settings: Settings) -> State:
-    """Return the state with parameters as they are, and latents and parents at their best for all observations."""
-    # A move by a share of an sd gains the square of that share.
-    tol = settings.tol if settings.shared else settings.tol**0.5
-    found = infer_given(
-        forest, data, responsibilities, shared=settings.shared, parents=True, max_iter=_LATENT_SWEEPS, tol=tol
-    )
-    return State(forest, GaussianFactors(found.mean, found.sd), found.responsibilities, found.elbo)
-
-
 def _statistics(forest: ForestParameters, batch: Observations, responsibilities: Array, shared: bool) -> _Averages:
-    found = infer_given(
-        forest, batch, responsibilities, shared=shared, parents=False, max_iter=_LATENT_SWEEPS, tol=1e-3
-    )
-    q = GaussianFactors(found.mean, found.sd)
+    engine = engine_for(batch, shared)
+    q = infer_given(engine, forest, responsibilities, parents=False, max_iter=_LATENT_SWEEPS, tol=1e-3).state.latents
     weights = None if shared else parents_of_observations(forest, batch, q)[0]
     sums = leaf_statistics(forest, batch, q, weights)
     shares = responsibilities if weights is None else weights.mean(axis=0)
@@ -105,8 +93,7 @@ def _maximise(
     elif isinstance(leaves, Moments):
         forest = regression(forest, leaves, settings.min_variance)
         scores = gaussian_scores(forest, leaves)
-    responsibilities = best_parents(forest, N * scores) if settings.shared else averages.shares
-    if settings.learn_prior:
-        prior = responsibilities.mean(axis=0) if settings.shared else responsibilities
-        forest = replace(forest, parent_prior=np.broadcast_to(prior, scores.shape))
-    return forest, responsibilities
+    if not settings.shared:
+        return settings.with_prior(forest, averages.shares), averages.shares
+    responsibilities = best_parents(forest, N * scores)
+    return settings.with_prior(forest, responsibilities.mean(axis=0)), responsibilities

@@ -1,8 +1,7 @@
 """Mean-field factors of latents, one file for each family: moments, divergence, intervals, densities."""
 
 from forestmix.families import Bernoulli, Exponential, Gaussian, Laplace, Poisson, SpikeSlab
-from forestmix.latents.base import Factors
-from forestmix.latents.batch import Batch, take_rows
+from forestmix.latents.base import Batch, Factors, take_rows
 from forestmix.latents.bernoulli import BernoulliFactors
 from forestmix.latents.exponential import ExponentialFactors
 from forestmix.latents.gaussian import ArrayFactors, GaussianFactors

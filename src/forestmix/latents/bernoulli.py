@@ -43,12 +43,7 @@ class BernoulliFactors(Factors):
     @cached_property
     def sd(self) -> Array:  # type: ignore[override]
         """``sqrt(sigma(logit) sigma(-logit))``."""
-        return np.sqrt(self.variance)
-
-    @property
-    def variance(self) -> Array:
-        """``sigma(logit) sigma(-logit)``."""
-        return self.mean * scipy.special.expit(-self.logit)
+        return np.sqrt(self.mean * scipy.special.expit(-self.logit))
 
     @cached_property
     def log_table(self) -> Array:

@@ -12,8 +12,7 @@ import scipy
 
 from forestmix.arrays import Array
 from forestmix.families import Gaussian
-from forestmix.latents.base import Factors
-from forestmix.latents.batch import in_place_of
+from forestmix.latents.base import Factors, in_place_of
 
 
 @dataclass(frozen=True)

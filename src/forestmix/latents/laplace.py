@@ -13,7 +13,7 @@ from forestmix.arrays import Array
 from forestmix.families import Laplace
 from forestmix.latents.base import Factors
 from forestmix.latents.bernoulli import coin_entropy
-from forestmix.latents.tails import HalfLine
+from forestmix.latents.exponential import ExponentialFactors
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ class LaplaceFactors(Factors):
         return cls(*np.broadcast_arrays(np.asarray(H, np.float64), h - H * eta, np.asarray(eta, np.float64), rate))
 
     @cached_property
-    def sides(self) -> tuple[HalfLine, HalfLine]:
+    def sides(self) -> tuple[ExponentialFactors, ExponentialFactors]:
         """The distributions of ``u`` above the location, and of ``-u`` below it."""
-        return HalfLine(self.H, self.h - self.rate), HalfLine(self.H, -self.h - self.rate)
+        return ExponentialFactors(self.H, self.h - self.rate), ExponentialFactors(self.H, -self.h - self.rate)
 
     @cached_property
     def logit(self) -> Array:
@@ -71,9 +71,9 @@ class LaplaceFactors(Factors):
         return self.h + H * self.location
 
     def pull(self, family: Laplace, eta: Array, H: Array) -> Array:
-        """Return the rate and the pull of each half line, with the sign of its side."""
+        """Return the rate and ``h - H mean`` of each side, with its sign."""
         up, down = self.sides
-        return self.above * (self.rate + up.pull) - self.below * (self.rate + down.pull)
+        return self.above * (self.rate + up.slope) - self.below * (self.rate + down.slope)
 
     def relative_entropy(self, family: Laplace, eta: Array) -> Array:
         """Return ``rate E |u| + log(2 / rate) - entropy``; ``eta`` is the location.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Self
@@ -116,11 +117,11 @@ class PoissonFactors(Factors):
         return type(self)(np.pad(self.log_table, widths, constant_values=-np.inf))
 
 
-def grown(table: object, start: int = 32) -> Array:
+def grown(table: Callable[[Array], Array]) -> Array:
     """Return ``table(y)`` for y = 0, ..., K with K doubled until every tail is below rounding."""
-    length = start
+    length = 32
     while True:
-        values = table(np.arange(length, dtype=np.float64))  # type: ignore[operator]
+        values = table(np.arange(length, dtype=np.float64))
         low = values[..., -1] <= np.max(values, axis=-1) + TAIL
         falling = values[..., -1] <= values[..., -2] - 0.5
         if np.all(low & falling) or not np.isfinite(np.max(values)):

@@ -8,7 +8,7 @@ import numpy as np
 
 from forestmix.arrays import Array
 from forestmix.errors import ArgumentError
-from forestmix.plots.style import BLACK, BLUE, RC, VERMILION
+from forestmix.plots.style import BLACK, BLUE, VERMILION, look, one_axes
 
 if TYPE_CHECKING:
     from forestmix import ForestMixtureModel, TreeSelection
@@ -44,7 +44,8 @@ def plot_forest(model: ForestMixtureModel, names: Any = None, axes: Any = None) 
     named = len(labels) <= _MOST_LABELS
     blocks = [_fan([labels[i] for i in members]) if named else _disc(len(members)) for _, members in trees]
     corners, size = (_columns if named else _shelves)([block.size for block in blocks])
-    axes = _axes(axes, size, named)
+    inches = np.maximum(size * (0.55 if named else 0.32), 2.0)
+    axes = one_axes(axes, tuple(inches * min(1.0, 12 / inches.max())))
     for (tree, members), block, corner in zip(trees, blocks, corners, strict=True):
         _draw_tree(axes, model, tree, members, corner + block.root, corner + block.places, named)
         if named:
@@ -62,12 +63,8 @@ def plot_forest(model: ForestMixtureModel, names: Any = None, axes: Any = None) 
 
 def plot_selection(selection: TreeSelection, axes: Any = None) -> Any:
     """Plot the mean held-out score of each number of trees, with the standard error of its difference to the best."""
-    import matplotlib as mpl
-    from matplotlib import pyplot
-
-    with mpl.rc_context(RC):
-        if axes is None:
-            axes = pyplot.subplots(figsize=(5.2, 3.4), layout="constrained")[1]
+    with look():
+        axes = one_axes(axes, (5.2, 3.4))
         axes.errorbar(
             selection.candidates, selection.mean, selection.standard_error,
             color=BLUE, marker="o", markersize=4, capsize=3, linewidth=1.6, elinewidth=1,
@@ -189,18 +186,6 @@ def _columns(sizes: list[Array]) -> tuple[list[Array], Array]:
     """Return corners of boxes in columns, from the top down and left to right, and the size of it all."""
     corners, size = _shelves([part[::-1] / [0.55, 1.0] for part in sizes])
     return [np.array([-corner[1], -0.55 * corner[0]]) for corner in corners], np.array([size[1], 0.55 * size[0]])
-
-
-def _axes(axes: Any, size: Array, named: bool) -> Any:
-    if axes is not None:
-        if not hasattr(axes, "add_collection"):
-            raise ArgumentError(f"axes must be matplotlib axes; got {type(axes).__name__}.")
-        return axes
-    from matplotlib import pyplot
-
-    inches = np.maximum(size * (0.55 if named else 0.32), 2.0)
-    inches = inches * min(1.0, 12 / inches.max())
-    return pyplot.subplots(figsize=tuple(inches), layout="constrained")[1]
 
 
 def _draw_tree(

@@ -9,7 +9,7 @@ import forestmix as fmx
 from forestmix.model import observations
 from forestmix.posterior import columns
 from forestmix.posterior.full import fit_full
-from forestmix.posterior.joint import scale_names
+from forestmix.posterior.scale_terms import scale_names
 from forestmix.scales import HalfNormal, InverseGamma
 
 RNG = np.random.default_rng(0)

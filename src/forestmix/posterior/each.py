@@ -6,9 +6,9 @@ What is asked of the batch is asked of each posterior, and stacked along a leadi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -19,9 +19,6 @@ from forestmix.posterior.loo import LeaveOneOut, data_fingerprint
 from forestmix.posterior.marginals import LayerMarginals
 from forestmix.posterior.posterior import Posterior
 from forestmix.posterior.prediction import Prediction
-
-if TYPE_CHECKING:
-    from forestmix.posterior.result import Result
 
 
 class EachMarginals:
@@ -93,7 +90,7 @@ class EachPosterior(Posterior):
     def __init__(self, parts: Sequence[Posterior], model: DEF, data: Observations) -> None:
         self.parts, self.model, self.data = tuple(parts), model, data
         self.kind, self.factors = self.parts[0].kind, None
-        self.scales = EachJoint(self.parts).scales()
+        self.scales = {name: tuple(part.scales[name] for part in self.parts) for name in self.parts[0].scales}
         known = [part.log_evidence for part in self.parts]
         self._log_evidence = None if None in known else np.array(known)
 
@@ -151,23 +148,3 @@ class EachPosterior(Posterior):
             f"<Posterior ({self.kind}) of {self.model.n_latent} latents, {len(self.parts)} observations with scales of "
             f"their own, {self.model.dtype}>"
         )
-
-
-@dataclass(frozen=True)
-class EachJoint:
-    """What a result holds of a batch whose observations have scales of their own: the posterior of each."""
-
-    posteriors: tuple[Posterior, ...]
-
-    def scales(self) -> dict[str, Any]:
-        """Return the posteriors of each unknown scale, one for each observation, by name."""
-        return {name: tuple(part.scales[name] for part in self.posteriors) for name in self.posteriors[0].scales}
-
-    def margins(self) -> tuple[Array, Array]:
-        """Return means and standard deviations of the latents, (N, m)."""
-        moments = [part.mixture.moments() for part in self.posteriors]
-        return np.concatenate([mean for mean, _ in moments]), np.sqrt(np.concatenate([own for _, own in moments]))
-
-    def posterior(self, result: Result) -> Posterior:
-        """Return the posterior to report."""
-        return EachPosterior(self.posteriors, result.model, result.data)

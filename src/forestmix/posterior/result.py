@@ -16,8 +16,7 @@ from forestmix.errors import ArgumentError, ForestmixError
 from forestmix.families import Gaussian
 from forestmix.inference.status import Status, Trace
 from forestmix.model import DEF, Observations
-from forestmix.posterior.each import EachJoint
-from forestmix.posterior.joint import Joint
+from forestmix.posterior.each import EachPosterior
 from forestmix.posterior.laplace import laplace_posterior
 from forestmix.posterior.layer import LayerPosterior
 from forestmix.posterior.noise import noise_note
@@ -54,7 +53,7 @@ class Result(Exported):
     trace: Trace
     model: DEF
     data: Observations
-    joint: Joint | EachJoint | None = None
+    joint: Posterior | None = None
     scales: Mapping[str, Any] = field(default_factory=dict)
     note: str = ""
 
@@ -136,14 +135,13 @@ class Result(Exported):
         between_zero_and_one("tol", tol)
         one_of("kind", kind, KINDS)
         if kind == "laplace":
-            if isinstance(self.joint, EachJoint):
+            if isinstance(self.joint, EachPosterior):
                 raise ArgumentError(
                     "kind must not be 'laplace' for a batch with scales='each'; infer the observations one by one."
                 )
-            return laplace_posterior(made(self, "factorised", tol, rng, progress) if self.joint is None
-                                     else self.joint.posterior(self))  # fmt: skip
+            return laplace_posterior(self.joint or made(self, "factorised", tol, rng, progress))
         if self.joint is not None and kind != "factorised":
-            return self.joint.posterior(self)
+            return self.joint
         if kind == "full":
             raise ArgumentError(
                 "kind must be 'corrected', 'factorised' or 'laplace' for a result whose q is factorised; got 'full'."

@@ -33,6 +33,7 @@ from forestmix.posterior.factor import BlockFactor
 from forestmix.posterior.full_newton import FEW_ROWS, curvature_gain, decrement_of, newton_step
 from forestmix.posterior.journal import Climb, Journal, Place, no_journal
 from forestmix.posterior.likely import LIKELY
+from forestmix.posterior.newton import longest_step
 from forestmix.posterior.remainder import Remainder, remainder
 
 #: What the ELBO may still gain, in nats, when a run has converged: means are then within 2e-5 posterior sds.
@@ -254,16 +255,17 @@ class _AtScales:
             new = self._newton(rows, point, gradient)
             if new.elbo > point.elbo + 0.5 * decrement_of(point, gradient):
                 return new, rho
-        for _ in range(HALVINGS):
+
+        def natural(rho: float) -> Point:
             kappa = point.kappa + rho * (point.curvature - point.kappa)
             factor = BlockFactor(self.columns, kappa, self.precision)
-            new = self._evaluate(rows, point.mean + rho * factor.solve(gradient), kappa, factor)
-            if new.elbo > point.elbo:
-                return new, rho
-            if new.elbo > point.elbo - floor and rho < 0.1:
-                break
-            rho *= 0.5
-        return None, rho
+            return self._evaluate(rows, point.mean + rho * factor.solve(gradient), kappa, factor)
+
+        # A short step that loses no more than rounding ends the search.
+        new, rho, _ = longest_step(
+            natural, lambda new, rho: new.elbo > point.elbo - (floor if rho < 0.1 else 0.0), rho, HALVINGS
+        )
+        return new if new.elbo > point.elbo else None, float(rho)
 
     def _newton(self, rows: RowData, point: Point, gradient: Array) -> Point:
         """Return the point after a step of Newton."""

@@ -92,7 +92,7 @@ def laplace_notes(posterior: Posterior) -> list[str]:
     with np.errstate(all="ignore"):
         for k, mode in enumerate(part.mean):
             own, factor = system.take(np.array([k])), part.covariance.distinct[part.covariance.which[k]]
-            variance = factor.row_variances()  # type: ignore[attr-defined]
+            variance = factor.row_variances()
             _, (value,), (gradient,), (eta,), (kappa,) = place_at(own, mode[None], np.zeros((1, len(variance))))
             left = max(left, 0.5 * gradient @ factor.solve(gradient) / max(1.0, abs(value) * 1e-9))
             count += int(np.sum((kappa > 0) & (variance > LOOSE**2) & (variance > eta**2)))

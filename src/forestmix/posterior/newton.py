@@ -70,17 +70,25 @@ def climb(
             break
         gradient = np.where(active[:, None], here.gradient, 0.0)
         step = covariance(here.kappa).solve(gradient)
-        # Rounding of a sum of n terms would make a step at the optimum look like a loss.
-        least = here.value - 1e-13 * (1 + np.abs(here.value))
-        there, _, risen = longest_step(
-            lambda rho, mean=here.mean, step=step: place_at(system, mean + rho * step, variance),
-            lambda there, _, least=least, still=~active: ((there.value >= least) | still)[:, None],
-            np.ones((len(mean), 1)),
-        )
-        active &= risen[:, 0]
+        there, risen = _risen(system, here, step, variance, active)
+        active &= risen
         here = there.where(active, here)
         active &= ~enough(step, gradient)
     return here
+
+
+def _risen(
+    system: LatentSystem, here: Place, step: Array, variance: Array, active: Array
+) -> tuple[Place, Array]:  # fmt: skip
+    """Return where the longest part of a step that does not lower L leads, and which observations have one, (N,)."""
+    # Rounding of a sum of n terms would make a step at the optimum look like a loss.
+    least = here.value - 1e-13 * (1 + np.abs(here.value))
+    there, _, risen = longest_step(
+        lambda rho: place_at(system, here.mean + rho * step, variance),
+        lambda there, _: ((there.value >= least) | ~active)[:, None],
+        np.ones((len(here.mean), 1)),
+    )
+    return there, risen[:, 0]
 
 
 def corrected_means(system: LatentSystem, mean: Array, covariance: CovarianceBatch) -> Array:

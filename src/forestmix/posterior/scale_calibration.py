@@ -11,6 +11,7 @@ are several times smaller. The functions are those of zero-variance control vari
 from __future__ import annotations
 
 from itertools import combinations_with_replacement
+from typing import Any
 
 import numpy as np
 import scipy
@@ -89,6 +90,9 @@ def _tilted(log_weights: Array, functions: Array) -> Array | None:
         value = float(scipy.special.logsumexp(moved))
         return tilt, value, moved - value
 
+    def lower(tilt: Array, value: float, step: Array) -> tuple[Any, Any, Any]:
+        return longest_step(lambda rho: dual(tilt + rho * step), lambda new, _: new[1] < value, 1.0, HALVINGS)
+
     tilt, value, moved = dual(np.zeros(functions.shape[1]))
     for _ in range(STEPS):
         weights = np.exp(moved)
@@ -97,12 +101,7 @@ def _tilted(log_weights: Array, functions: Array) -> Array | None:
         step = -np.linalg.lstsq(matrix, slope, rcond=1e-10)[0]
         if -slope @ step <= GAIN:
             return moved
-        new, _, fell = longest_step(
-            lambda rho, tilt=tilt, step=step: dual(tilt + rho * step),
-            lambda new, _, value=value: new[1] < value,
-            1.0,
-            HALVINGS,
-        )
+        new, _, fell = lower(tilt, value, step)
         if not fell:
             return None
         tilt, value, moved = new

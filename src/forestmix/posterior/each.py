@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from forestmix.arrays import Array, generator
-from forestmix.errors import ArgumentError, ForestmixError
+from forestmix.errors import ForestmixError
 from forestmix.model import DEF, Observations
 from forestmix.posterior.loo import LeaveOneOut, data_fingerprint
 from forestmix.posterior.marginals import LayerMarginals
@@ -21,11 +21,11 @@ from forestmix.posterior.posterior import Posterior
 from forestmix.posterior.prediction import Prediction
 
 
-class EachMarginals:
+class EachMarginals(LayerMarginals):
     """The latents of one layer under the posterior of each observation; arrays are (N, m)."""
 
     def __init__(self, parts: Sequence[LayerMarginals]) -> None:
-        self._parts = tuple(parts)
+        self._parts, self._dtype = tuple(parts), parts[0]._dtype
 
     @property
     def size(self) -> int:
@@ -42,10 +42,8 @@ class EachMarginals:
         """Posterior standard deviations."""
         return np.stack([part.sd for part in self._parts])
 
-    @property
-    def sd_error(self) -> None:
-        """Nothing: standard deviations are not estimated from draws here."""
-        return None
+    #: Standard deviations are not estimated from draws here.
+    sd_error = None
 
     def interval(self, level: float = 0.9) -> tuple[Array, Array]:
         """Return both ends of the central interval of each latent."""
@@ -60,18 +58,10 @@ class EachMarginals:
         """Return the covariance matrix of ``C y``, (N, K, K); of all latents when C is left out."""
         return np.stack([part.covariance(C) for part in self._parts])
 
-    @property
-    def correlation(self) -> Array:
-        """The correlation matrices of the latents, (N, m, m)."""
-        return np.stack([part.correlation for part in self._parts])
-
     def sample(self, size: int | None = None, rng: np.random.Generator | int | None = None) -> Array:
         """Draw the latents with their correlations, (N, m), with a leading axis of ``size`` if that is given."""
         rng = generator(rng)
         return np.stack([part.sample(size, rng) for part in self._parts], axis=-2)
-
-    def __repr__(self) -> str:
-        return f"<posterior of {self.size} latents, mean and sd of shape {self.mean.shape}>"
 
 
 class EachPosterior(Posterior):
@@ -104,10 +94,8 @@ class EachPosterior(Posterior):
         """The latents, as a layer: mean, sd, interval, covariance, draws."""
         return (EachMarginals([part.layers[0] for part in self.parts]),)
 
-    @property
-    def elbo(self) -> None:
-        """Not known for a mixture over scales."""
-        return None
+    #: Not known for a mixture over scales.
+    elbo = None
 
     def sample(self, size: int | None = None, rng: np.random.Generator | int | None = None) -> Array:
         """Draw latents with their correlations, (N, m), with a leading axis of ``size`` if that is given."""
@@ -134,11 +122,7 @@ class EachPosterior(Posterior):
 
     def take(self, keep: Any) -> Posterior:
         """Return the posterior of one observation of a batch, or of several."""
-        chosen = np.atleast_1d(np.asarray(keep))
-        if chosen.dtype.kind not in "iu" or not ((chosen >= 0) & (chosen < len(self.parts))).all():
-            raise ArgumentError(
-                f"keep must be one or more of the {len(self.parts)} observations of a batch; got {keep!r}."
-            )
+        chosen = self._chosen(keep)
         if np.ndim(keep) == 0:
             return self.parts[int(keep)]
         return EachPosterior([self.parts[k] for k in chosen], self.model, self.data.take(chosen))

@@ -5,6 +5,7 @@ from scipy import integrate, stats
 
 import forestmix as fmx
 from forestmix.families import Bernoulli, Binomial, Poisson
+from forestmix.posterior.full import FullProblem
 
 ROWS = {"bernoulli": Bernoulli(), "binomial": Binomial(7), "poisson": Poisson()}
 #: a'' of each family, as a formula of its own.
@@ -33,3 +34,8 @@ def dense_covariance(model, curvature, mean, sd, observed=None):
     kappa = np.array(kappa) * (1 if observed is None else observed)
     prior_sd = np.broadcast_to(model.prior.family.sd, model.n_latent).astype(float)
     return np.linalg.inv(np.diag(prior_sd**-2) + W.T @ (kappa[:, None] * W))
+
+
+def fit_full(model, data, init=None):
+    """The Gaussian q with full covariance of each observation."""
+    return FullProblem(model, data).fit(model, init)

@@ -7,7 +7,8 @@ import scipy.sparse
 
 import forestmix as fmx
 from forestmix.model import observations
-from forestmix.posterior.full import Start, fit_full
+from forestmix.posterior.full import Start
+from posterior.models import fit_full
 from support import oracles
 
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(80)

@@ -6,9 +6,8 @@ from scipy import sparse
 
 import forestmix as fmx
 from forestmix.model import Prior
-from forestmix.posterior import conjugate, iterative, kinds
-from forestmix.posterior.conjugate import PrecisionSystem, certified_variances
-from forestmix.posterior.iterative import IterativeCovariance
+from forestmix.posterior import iterative, kinds
+from forestmix.posterior.iterative import IterativeCovariance, PrecisionSystem, certified_variances
 from forestmix.weights import as_weights, blocks
 from posterior.models import ROWS, count_model
 from posterior.test_covariance import check_draws
@@ -129,11 +128,11 @@ def test_progress_shows_a_bar(capsys):
 
 
 def test_out_of_reach_is_said(monkeypatch):
-    monkeypatch.setattr(conjugate, "MOST_ITERATIONS", 200)
+    monkeypatch.setattr(iterative, "MOST_ITERATIONS", 200)
     W = np.hstack([np.ones((4, 1)), np.ones((4, 1)) + 1e-9 * np.arange(4)[:, None]])
     scale = np.full(2, 1e9)
     system = PrecisionSystem(as_weights(W), np.full(4, 1e24), scale, Prior(fmx.Gaussian(1e9)).variance_of)
     with pytest.raises(fmx.ForestmixError, match=r"did not reach tol=1e-06 .* the worst, number .* Raise tol"):
         certified_variances(system, as_weights(np.eye(2)), 1e-6)
     with pytest.raises(fmx.ForestmixError, match=r"did not solve for .* draws"):
-        conjugate.solutions(system, np.ones((3, 2)), 1e-20)
+        iterative.solutions(system, np.ones((3, 2)), 1e-20)

@@ -9,10 +9,10 @@ import forestmix as fmx
 from forestmix.engines.rows import row_data
 from forestmix.model import observations
 from forestmix.posterior import remainder as remainder_file
-from forestmix.posterior.full import fit_full
 from forestmix.posterior.integrate import fit_scales
 from forestmix.posterior.remainder import remainder
 from forestmix.scales import HalfNormal
+from posterior.models import fit_full
 
 FAMILIES = {"bernoulli": fmx.Bernoulli(), "binomial": fmx.Binomial(5), "poisson": fmx.Poisson()}
 

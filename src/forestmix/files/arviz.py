@@ -26,8 +26,7 @@ from forestmix.checks import whole_number
 from forestmix.errors import ArgumentError, MissingExtraError
 from forestmix.files.views import check_names, one_observation
 from forestmix.posterior.component import Component
-from forestmix.posterior.evidence import gaussian_elbo
-from forestmix.posterior.importance import log_joint, log_proposal, system_of
+from forestmix.posterior.importance import gaussian_elbo, log_joint, log_proposal, system_of
 from forestmix.posterior.result import Result, reported
 from forestmix.posterior.table import latent_names
 from forestmix.weights.layered import slices_of

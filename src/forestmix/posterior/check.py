@@ -11,8 +11,7 @@ from forestmix.errors import ForestmixError
 from forestmix.posterior.columns import fits_factor
 from forestmix.posterior.component import Component
 from forestmix.posterior.covariance import DiagonalCovariance
-from forestmix.posterior.evidence import gaussian_elbo
-from forestmix.posterior.importance import log_weights, system_of
+from forestmix.posterior.importance import gaussian_elbo, log_weights, system_of
 from forestmix.posterior.kinds import corrected_component, is_factored
 from forestmix.posterior.pareto import smoothed
 from forestmix.posterior.predictive_check import Discrepancy, discrepancies
@@ -44,13 +43,13 @@ class Check:
     verdict: str
     advice: tuple[str, ...]
     misfit: tuple[str, ...]
-    pareto_k: dict[str, float]
-    log_evidence: float | None
-    log_evidence_error: float | None
-    elbo: float | None
-    factorised_elbo: float | None
-    sd_ratio: float | None
-    mean_shift: float | None
+    pareto_k: dict[str, float] = field(default_factory=dict)
+    log_evidence: float | None = None
+    log_evidence_error: float | None = None
+    elbo: float | None = None
+    factorised_elbo: float | None = None
+    sd_ratio: float | None = None
+    mean_shift: float | None = None
     predictive: dict[str, Discrepancy] = field(default_factory=dict)
 
     @property
@@ -93,7 +92,7 @@ def check(posterior: Posterior, rng: np.random.Generator, size: int | None) -> C
         return _check_over_scales(posterior, rng, size, predictive)
     if not posterior.gaussian or len(posterior.mixture.components) > 1 or posterior.factors is None:
         verdict = f"Not looked at: whether this is close to the true posterior. {_fit(_misfit(predictive))}"
-        return Check(verdict, (), _misfit(predictive), {}, None, None, None, None, None, None, predictive)
+        return Check(verdict, (), _misfit(predictive), predictive=predictive)
     return _gaussian_check(posterior, rng, size, predictive)
 
 
@@ -133,7 +132,7 @@ def _check_over_scales(
     misfit, exact = _misfit(predictive), posterior.system.constant_curvature
     if exact:
         verdict = f"Exact at given scales, which are integrated over: rows and latents are Gaussian. {_fit(misfit)}"
-        return Check(verdict, (), misfit, {}, posterior.log_evidence, None, None, None, None, None, predictive)
+        return Check(verdict, (), misfit, {}, posterior.log_evidence, predictive=predictive)
     shares = posterior.mixture.weights[0] / np.sum(posterior.mixture.weights[0])
     logs = []
     for part, count in zip(posterior.mixture.components, rng.multinomial(size, shares), strict=True):
@@ -147,7 +146,7 @@ def _check_over_scales(
     evidence = None if posterior.log_evidence is None else posterior.log_evidence + found.log_mean
     return Check(
         f"{_verdict('full', False, found.k, advice)} {_fit(misfit)}", tuple(advice), misfit,
-        {"posterior over scales": found.k}, evidence, found.log_mean_error, None, None, None, None, predictive,
+        {"posterior over scales": found.k}, evidence, found.log_mean_error, predictive=predictive,
     )  # fmt: skip
 
 

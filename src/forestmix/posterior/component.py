@@ -6,7 +6,6 @@ A posterior is a mixture of them: one where all scales are known, several where 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import scipy
@@ -23,11 +22,10 @@ from forestmix.weights.layered import slices_of
 HALVINGS = 80
 
 
-@dataclass(frozen=True)
 class Component:
     """Normal latents of N observations, those of all layers side by side, the lowest first.
 
-    Attributes:
+    Args:
         mean: (N, m); (m,) is taken as one observation.
         covariance: of each observation; one ``Covariance`` is shared by all.
         layer: ``p(x | y)`` of the observed rows, with the scales of this component.
@@ -35,21 +33,14 @@ class Component:
 
     """
 
-    mean: Array
-    covariance: CovarianceBatch
-    layer: Layer
-    scales: Mapping[Scale, float]
-
     def __init__(
         self, mean: Array, covariance: Covariance | CovarianceBatch, layer: Layer,
         scales: Mapping[Scale, float] | None = None,
     ) -> None:  # fmt: skip
-        mean = np.atleast_2d(np.asarray(mean, np.float64))
+        self.mean, self.layer, self.scales = np.atleast_2d(np.asarray(mean, np.float64)), layer, scales or {}
         if isinstance(covariance, Covariance):
-            covariance = CovarianceBatch([covariance], np.zeros(len(mean), int))
-        fields = {"mean": mean, "covariance": covariance, "layer": layer, "scales": scales or {}}
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)
+            covariance = CovarianceBatch([covariance], np.zeros(len(self.mean), int))
+        self.covariance = covariance
 
     def take(self, keep: Array) -> Component:
         """Return the component of the chosen observations."""
@@ -72,14 +63,12 @@ class Component:
 class FactorisedComponent(Component):
     """The factors of q, of any family of latents: quantiles and draws are theirs."""
 
-    factors: tuple[LayerPosterior, ...]
-
     def __init__(self, factors: Sequence[LayerPosterior], layer: Layer) -> None:
         mean = np.concatenate([np.atleast_2d(part.mean).astype(np.float64) for part in factors], axis=1)
         sd = np.concatenate([np.atleast_2d(part.sd).astype(np.float64) for part in factors], axis=1)
         distinct, which = distinct_rows(sd)
         super().__init__(mean, CovarianceBatch([DiagonalCovariance(row**2) for row in distinct], which), layer)
-        object.__setattr__(self, "factors", tuple(factors))
+        self.factors = tuple(factors)
 
     def take(self, keep: Array) -> Component:
         """Return the component of the chosen observations."""

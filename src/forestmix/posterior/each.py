@@ -6,29 +6,26 @@ What is asked of the batch is asked of each posterior, and stacked along a leadi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
 from forestmix.arrays import Array, generator
-from forestmix.errors import ArgumentError, ForestmixError
+from forestmix.errors import ForestmixError
 from forestmix.model import DEF, Observations
 from forestmix.posterior.loo import LeaveOneOut, data_fingerprint
 from forestmix.posterior.marginals import LayerMarginals
 from forestmix.posterior.posterior import Posterior
 from forestmix.posterior.prediction import Prediction
 
-if TYPE_CHECKING:
-    from forestmix.posterior.result import Result
 
-
-class EachMarginals:
+class EachMarginals(LayerMarginals):
     """The latents of one layer under the posterior of each observation; arrays are (N, m)."""
 
     def __init__(self, parts: Sequence[LayerMarginals]) -> None:
-        self._parts = tuple(parts)
+        self._parts, self._dtype = tuple(parts), parts[0]._dtype
 
     @property
     def size(self) -> int:
@@ -45,10 +42,8 @@ class EachMarginals:
         """Posterior standard deviations."""
         return np.stack([part.sd for part in self._parts])
 
-    @property
-    def sd_error(self) -> None:
-        """Nothing: standard deviations are not estimated from draws here."""
-        return None
+    #: Standard deviations are not estimated from draws here.
+    sd_error = None
 
     def interval(self, level: float = 0.9) -> tuple[Array, Array]:
         """Return both ends of the central interval of each latent."""
@@ -63,18 +58,10 @@ class EachMarginals:
         """Return the covariance matrix of ``C y``, (N, K, K); of all latents when C is left out."""
         return np.stack([part.covariance(C) for part in self._parts])
 
-    @property
-    def correlation(self) -> Array:
-        """The correlation matrices of the latents, (N, m, m)."""
-        return np.stack([part.correlation for part in self._parts])
-
     def sample(self, size: int | None = None, rng: np.random.Generator | int | None = None) -> Array:
         """Draw the latents with their correlations, (N, m), with a leading axis of ``size`` if that is given."""
         rng = generator(rng)
         return np.stack([part.sample(size, rng) for part in self._parts], axis=-2)
-
-    def __repr__(self) -> str:
-        return f"<posterior of {self.size} latents, mean and sd of shape {self.mean.shape}>"
 
 
 class EachPosterior(Posterior):
@@ -93,7 +80,7 @@ class EachPosterior(Posterior):
     def __init__(self, parts: Sequence[Posterior], model: DEF, data: Observations) -> None:
         self.parts, self.model, self.data = tuple(parts), model, data
         self.kind, self.factors = self.parts[0].kind, None
-        self.scales = EachJoint(self.parts).scales()
+        self.scales = {name: tuple(part.scales[name] for part in self.parts) for name in self.parts[0].scales}
         known = [part.log_evidence for part in self.parts]
         self._log_evidence = None if None in known else np.array(known)
 
@@ -107,10 +94,8 @@ class EachPosterior(Posterior):
         """The latents, as a layer: mean, sd, interval, covariance, draws."""
         return (EachMarginals([part.layers[0] for part in self.parts]),)
 
-    @property
-    def elbo(self) -> None:
-        """Not known for a mixture over scales."""
-        return None
+    #: Not known for a mixture over scales.
+    elbo = None
 
     def sample(self, size: int | None = None, rng: np.random.Generator | int | None = None) -> Array:
         """Draw latents with their correlations, (N, m), with a leading axis of ``size`` if that is given."""
@@ -137,11 +122,7 @@ class EachPosterior(Posterior):
 
     def take(self, keep: Any) -> Posterior:
         """Return the posterior of one observation of a batch, or of several."""
-        chosen = np.atleast_1d(np.asarray(keep))
-        if chosen.dtype.kind not in "iu" or not ((chosen >= 0) & (chosen < len(self.parts))).all():
-            raise ArgumentError(
-                f"keep must be one or more of the {len(self.parts)} observations of a batch; got {keep!r}."
-            )
+        chosen = self._chosen(keep)
         if np.ndim(keep) == 0:
             return self.parts[int(keep)]
         return EachPosterior([self.parts[k] for k in chosen], self.model, self.data.take(chosen))
@@ -151,23 +132,3 @@ class EachPosterior(Posterior):
             f"<Posterior ({self.kind}) of {self.model.n_latent} latents, {len(self.parts)} observations with scales of "
             f"their own, {self.model.dtype}>"
         )
-
-
-@dataclass(frozen=True)
-class EachJoint:
-    """What a result holds of a batch whose observations have scales of their own: the posterior of each."""
-
-    posteriors: tuple[Posterior, ...]
-
-    def scales(self) -> dict[str, Any]:
-        """Return the posteriors of each unknown scale, one for each observation, by name."""
-        return {name: tuple(part.scales[name] for part in self.posteriors) for name in self.posteriors[0].scales}
-
-    def margins(self) -> tuple[Array, Array]:
-        """Return means and standard deviations of the latents, (N, m)."""
-        moments = [part.mixture.moments() for part in self.posteriors]
-        return np.concatenate([mean for mean, _ in moments]), np.sqrt(np.concatenate([own for _, own in moments]))
-
-    def posterior(self, result: Result) -> Posterior:
-        """Return the posterior to report."""
-        return EachPosterior(self.posteriors, result.model, result.data)

@@ -30,10 +30,11 @@ from forestmix.model import DEF, Observations
 from forestmix.posterior.columns import Columns
 from forestmix.posterior.course import fallen
 from forestmix.posterior.factor import BlockFactor
-from forestmix.posterior.full_newton import FEW_ROWS, curvature_gain, decrement_of, newton_step
+from forestmix.posterior.full_newton import FEW_ROWS, LIKELY, curvature_gain, decrement_of, newton_step
 from forestmix.posterior.journal import Climb, Journal, Place, no_journal
-from forestmix.posterior.likely import LIKELY
+from forestmix.posterior.newton import longest_step
 from forestmix.posterior.remainder import Remainder, remainder
+from forestmix.posterior.system import distinct_rows
 
 #: What the ELBO may still gain, in nats, when a run has converged: means are then within 2e-5 posterior sds.
 TOLERANCE = 1e-10
@@ -86,23 +87,6 @@ class Point:
     error: Array
     curvature: Array
     elbo: float
-
-
-def fit_full(
-    model: DEF, data: Observations, init: Sequence[Start | FullFit] | None = None, tol: float = TOLERANCE,
-    max_iter: int = MAX_ITER,
-) -> tuple[FullFit, ...]:  # fmt: skip
-    """Return the Gaussian q with full covariance of each observation.
-
-    Args:
-        model: one layer of rows under a Gaussian prior.
-        data: the observations (``forestmix.model.observations``).
-        init: where to start, such as the fit at other scales.
-        tol: what the ELBO may still gain at the end, in nats.
-        max_iter: steps at most.
-
-    """
-    return FullProblem(model, data).fit(model, init, tol, max_iter)
 
 
 class FullProblem:
@@ -160,12 +144,10 @@ class _AtScales:
     def exact(self) -> tuple[FullFit, ...]:
         """Return the posteriors under Gaussian rows; observations that miss the same entries share a factor."""
         eta, kappa = self._working_rows()
-        groups: dict[bytes, list[int]] = {}
-        for k, row in enumerate(kappa):
-            groups.setdefault(row.tobytes(), []).append(k)
+        distinct, which = distinct_rows(kappa)
         fits: dict[int, FullFit] = {}
-        for members in groups.values():
-            factor = BlockFactor(self.columns, kappa[members[0]], self.precision)
+        for number, row in enumerate(distinct):
+            factor, members = BlockFactor(self.columns, row, self.precision), np.flatnonzero(which == number).tolist()
             variance, means = factor.row_variances(), self._weighted_means(factor, eta[members], kappa[members])
             for k, mean in zip(members, means, strict=True):
                 point = self._evaluate(self.rows.take([k]), mean, kappa[k], factor, variance)
@@ -254,16 +236,17 @@ class _AtScales:
             new = self._newton(rows, point, gradient)
             if new.elbo > point.elbo + 0.5 * decrement_of(point, gradient):
                 return new, rho
-        for _ in range(HALVINGS):
+
+        def natural(rho: float) -> Point:
             kappa = point.kappa + rho * (point.curvature - point.kappa)
             factor = BlockFactor(self.columns, kappa, self.precision)
-            new = self._evaluate(rows, point.mean + rho * factor.solve(gradient), kappa, factor)
-            if new.elbo > point.elbo:
-                return new, rho
-            if new.elbo > point.elbo - floor and rho < 0.1:
-                break
-            rho *= 0.5
-        return None, rho
+            return self._evaluate(rows, point.mean + rho * factor.solve(gradient), kappa, factor)
+
+        # A short step that loses no more than rounding ends the search.
+        new, rho, _ = longest_step(
+            natural, lambda new, rho: new.elbo > point.elbo - (floor if rho < 0.1 else 0.0), rho, HALVINGS
+        )
+        return new if new.elbo > point.elbo else None, float(rho)
 
     def _newton(self, rows: RowData, point: Point, gradient: Array) -> Point:
         """Return the point after a step of Newton."""

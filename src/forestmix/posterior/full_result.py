@@ -17,15 +17,15 @@ from forestmix.latents import GaussianFactors
 from forestmix.model import DEF, Observations
 from forestmix.posterior.columns import fits_factor
 from forestmix.posterior.course import Course
-from forestmix.posterior.each import EachJoint
+from forestmix.posterior.each import EachPosterior
 from forestmix.posterior.full import MAX_ITER, FullFit, FullProblem
-from forestmix.posterior.integrate import component, fit_scales
-from forestmix.posterior.joint import Joint, scale_names
+from forestmix.posterior.integrate import ScaleFit, component, fit_scales
 from forestmix.posterior.journal import Expected, Journal, no_journal
 from forestmix.posterior.layer import LayerPosterior
 from forestmix.posterior.posterior import Posterior
 from forestmix.posterior.result import Result, Status, Trace
 from forestmix.posterior.scale_em import Expectation, fit_scale_mode
+from forestmix.posterior.scale_terms import scale_names
 
 #: What to do about a model that neither is for.
 GIVE = "Give numbers for its unknown scales, by model.with_scales(values) or Gaussian(sd=...)."
@@ -79,20 +79,17 @@ def full_result(
     journal = journal or no_journal()
     problem = FullProblem(model, data)
     fits = problem.fit(model, max_iter=MAX_ITER if max_iter is None else max_iter, journal=journal)
-    remainders = problem.remainders(model, fits)
-    left_out = np.array([one.evidence for one in remainders] or np.zeros(len(fits)))
-    evidence = np.array([fit.elbo for fit in fits]) + left_out
-    joint = Joint(
-        (component(model, np.empty(0), fits, remainders),), np.ones(1), float(evidence[0]) if data.single else evidence,
-        _factors(model, fits),
+    remainders, elbos = problem.remainders(model, fits), np.array([fit.elbo for fit in fits])
+    evidence = elbos + np.array([one.evidence for one in remainders] or np.zeros(len(fits)))
+    posterior = Posterior(
+        [component(model, np.empty(0), fits, remainders)], [1.0], model, data, "full",
+        factors=_factors(model, fits), log_evidence=float(evidence[0]) if data.single else evidence,
     )  # fmt: skip
     steps = max(len(fit.trace) for fit in fits)
     # Observations that have ended stay where they are while others go on.
     objective = np.array([[*fit.trace, *[fit.elbo] * (steps - len(fit.trace))] for fit in fits]).T
-    counts = np.array([len(fit.trace) - 1 for fit in fits])
-    status = _status(fits)
-    trace, elbos = _trace(objective, journal.course.clock.seconds()), np.array([fit.elbo for fit in fits])
-    return _result(model, data, joint, trace, elbos, counts, status)
+    counts, trace = np.array([len(fit.trace) - 1 for fit in fits]), _trace(objective, journal.course.clock.seconds())
+    return _result(posterior, trace, elbos, counts, _status(fits))
 
 
 def _factors(model: DEF, fits: Sequence[FullFit]) -> tuple[Array, Array]:
@@ -110,16 +107,12 @@ def scales_result(model: DEF, data: Observations, journal: Journal | None = None
     Its model has the scales of the heaviest node, and its objective is the ELBO there. Its trace is that of the climb
     to the mode of log prior plus ELBO: the best value so far.
     """
-    journal = journal or no_journal()
+    journal, count = journal or no_journal(), len(data.x)
     (fit,) = fit_scales(model, data, journal=journal)
-    best, count = int(np.argmax(fit.weights)), len(data.x)
-    joint = Joint(fit.components, fit.weights, None if np.isnan(fit.log_evidence) else fit.log_evidence)
     climbed = np.maximum.accumulate(journal.course.objectives[: fit.climbed])
     trace = _trace(np.repeat(climbed[:, None], count, axis=1), np.array(journal.course.seconds[: fit.climbed]))
-    counts, known = np.full(count, fit.climbed - 1), model.with_scales(np.exp(fit.thetas[best]))
-    result = _result(known, data, joint, trace, fit.elbos[best], counts, _status([fit] * count))
-    note = fit.message if data.single else f"{fit.message} {SHARED}"
-    return replace(result, scales=dict(zip(scale_names(model), fit.scales, strict=True)), note=note)
+    counts, note = np.full(count, fit.climbed - 1), fit.message if data.single else f"{fit.message} {SHARED}"
+    return _result(_over_scales(model, data, fit), trace, fit.elbos[fit.best], counts, _status([fit] * count), note)
 
 
 def each_result(model: DEF, data: Observations, journal: Journal | None = None) -> Result:
@@ -128,24 +121,30 @@ def each_result(model: DEF, data: Observations, journal: Journal | None = None) 
     Its model has the geometric mean over observations of the scales of their heaviest nodes, and the objective is the
     ELBO of each observation at its own.
     """
-    journal, names = journal or no_journal(), scale_names(model)
+    journal = journal or no_journal()
     fits = fit_scales(model, data, "each", journal=journal)
-    best = [int(np.argmax(fit.weights)) for fit in fits]
     posteriors = []
-    for number, (fit, k) in enumerate(zip(fits, best, strict=True)):
-        part = data.take(np.array([number]))
-        own = model.take_observations(np.array([number])).with_scales(np.exp(fit.thetas[k]))
-        posteriors.append(Posterior(
-            fit.components, fit.weights, own, Observations(part.x, part.observed, True), "full",
-            scales=dict(zip(names, fit.scales, strict=True)),
-            log_evidence=None if np.isnan(fit.log_evidence) else fit.log_evidence,
-        ))  # fmt: skip
-    typical = np.exp(np.mean([fit.thetas[k] for fit, k in zip(fits, best, strict=True)], axis=0))
-    elbos = np.array([[fit.elbos[k][0] for fit, k in zip(fits, best, strict=True)]])
-    joint = EachJoint(tuple(posteriors))
-    trace, counts = _trace(elbos, journal.course.clock.seconds()), np.array([fit.climbed - 1 for fit in fits])
-    result = _result(model.with_scales(typical), data, joint, trace, elbos[0], counts, _status(fits))
-    return replace(result, scales=joint.scales(), note=f"{fits[0].message} {EACH}")
+    for k, fit in enumerate(fits):
+        part = data.take(np.array([k]))
+        own = Observations(part.x, part.observed, True)
+        posteriors.append(_over_scales(model.take_observations(np.array([k])), own, fit))
+    typical = np.exp(np.mean([fit.thetas[fit.best] for fit in fits], axis=0))
+    elbos = np.array([fit.elbos[fit.best][0] for fit in fits])
+    joint, counts = (
+        EachPosterior(posteriors, model.with_scales(typical), data),
+        np.array([fit.climbed - 1 for fit in fits]),
+    )
+    trace = _trace(elbos[None], journal.course.clock.seconds())
+    return _result(joint, trace, elbos, counts, _status(fits), f"{fits[0].message} {EACH}")
+
+
+def _over_scales(model: DEF, data: Observations, fit: ScaleFit) -> Posterior:
+    """Return the posterior that is a mixture over scales; its model has those of the heaviest node."""
+    return Posterior(
+        fit.components, fit.weights, model.with_scales(np.exp(fit.thetas[fit.best])), data, "full",
+        scales=dict(zip(scale_names(model), fit.scales, strict=True)),
+        log_evidence=None if np.isnan(fit.log_evidence) else fit.log_evidence,
+    )  # fmt: skip
 
 
 def scale_mode_result(
@@ -182,17 +181,16 @@ def _trace(objective: Array, seconds: Any) -> Trace:
 
 
 def _result(
-    model: DEF, data: Observations, joint: Joint | EachJoint, trace: Trace, objective: Array, counts: Array,
-    status: Array,
+    joint: Posterior, trace: Trace, objective: Array, counts: Array, status: Array, note: str = ""
 ) -> Result:  # fmt: skip
     """Return a result whose factors are the margins of the joint posterior; objective, counts and status are (N,)."""
-    single = data.single
-    mean, sd = joint.margins()
-    converged = status == Status.CONVERGED
+    single, converged = joint.data.single, status == Status.CONVERGED
+    parts = joint.parts if isinstance(joint, EachPosterior) else (joint,)
+    mean, variance = (np.concatenate(each) for each in zip(*(part.mixture.moments() for part in parts), strict=True))
     if single:
         trace = replace(trace, objective=trace.objective[:, 0], gradient_norm=trace.gradient_norm[:, 0])
     return Result(
-        layers=(LayerPosterior(GaussianFactors(mean, sd), single, model.dtype),),
+        layers=(LayerPosterior(GaussianFactors(mean, np.sqrt(variance)), single, joint.model.dtype),),
         algorithm="full",
         objective_name="elbo",
         objective=float(objective[0]) if single else objective,
@@ -201,7 +199,9 @@ def _result(
         status=status[0] if single else status,
         n_iter=int(counts[0]) if single else counts,
         trace=trace,
-        model=model,
-        data=data,
+        model=joint.model,
+        data=joint.data,
         joint=joint,
+        scales=joint.scales,
+        note=note,
     )

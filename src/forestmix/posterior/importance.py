@@ -1,4 +1,4 @@
-"""Importance weights ``p(x, y) / q(y)`` of draws from a component, for one observation."""
+"""Components under the model: the ELBO, and importance weights ``p(x, y) / q(y)`` of draws for one observation."""
 
 from __future__ import annotations
 
@@ -17,6 +17,32 @@ from forestmix.weights.blocks import blocks_of
 _LOG_TWO_PI = math.log(2 * math.pi)
 
 
+def gaussian_elbo(system: LatentSystem, component: Component) -> Array | None:
+    """Return the ELBO of ``q = N(mu, Sigma)``, (N,), or ``None`` where ``log det Sigma`` is not known.
+
+    ``sum_i E log p(x_i | m_i + sqrt(v_i) z) + E log p(y) + (log det Sigma + m log 2 pi + m) / 2``
+    """
+    log_determinant = component.covariance.log_determinant()
+    if log_determinant is None:
+        return None
+    m = component.mean.shape[1]
+    entropy = 0.5 * (log_determinant + m * _LOG_TWO_PI + m)
+    return _expected_rows(system, component) + _log_prior(system, component.mean) + entropy
+
+
+def _expected_rows(system: LatentSystem, component: Component) -> Array:
+    """Return ``sum_i E log p(x_i | eta_i) - sum_j Var_j / (2 sigma0_j^2)``, (N,).
+
+    With Sigma the inverse of the precision of Gaussian rows, all that comes from variances adds up to ``-m / 2``.
+    """
+    eta, m = system.eta(component.mean), component.mean.shape[1]
+    if system.constant_curvature and component.covariance.kappa() is not None:
+        return np.sum(system.terms(eta, np.zeros((1, 1))).log_likelihood, axis=1) - 0.5 * m
+    variance = component.covariance.quadratic(system.weights)
+    rows = np.sum(system.terms(eta, variance).log_likelihood, axis=1)
+    return rows - 0.5 * np.sum(component.covariance.variance() * system.precision, axis=1)
+
+
 def log_weights(system: LatentSystem, component: Component, rng: np.random.Generator, size: int) -> Array:
     """Return ``log p(x, y) - log q(y)`` for draws y from q, up to a constant where ``log det Sigma`` is not known."""
     draws = component.sample(size, rng)[:, 0]
@@ -25,10 +51,14 @@ def log_weights(system: LatentSystem, component: Component, rng: np.random.Gener
 
 def log_joint(system: LatentSystem, draws: Array) -> Array:
     """Return ``log p(x, y)`` of each draw of (S, m)."""
+    return log_likelihood(system, draws) + _log_prior(system, draws)
+
+
+def _log_prior(system: LatentSystem, y: Array) -> Array:
+    """Return ``log p(y)`` of each vector of (S, m), over the latents whose prior is not among the rows."""
     held = system.precision > 0
-    prior = -0.5 * np.sum((draws - system.prior_mean) ** 2 * system.precision, axis=1)
-    prior -= np.sum(np.log(system.scale[held])) + 0.5 * np.sum(held) * _LOG_TWO_PI
-    return log_likelihood(system, draws) + prior
+    constant = np.sum(np.log(system.scale[held])) + 0.5 * np.sum(held) * _LOG_TWO_PI
+    return -0.5 * np.sum((y - system.prior_mean) ** 2 * system.precision, axis=1) - constant
 
 
 def log_proposal(system: LatentSystem, component: Component, draws: Array) -> Array:

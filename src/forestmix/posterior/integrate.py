@@ -86,6 +86,11 @@ class ScaleFit:
     climbed: int
     stopped: bool = False
 
+    @property
+    def best(self) -> int:
+        """The place of the heaviest node."""
+        return int(np.argmax(self.weights))
+
 
 def fit_scales(
     model: DEF, data: Observations, scales: str = "shared", seed: int = 0, journal: Journal | None = None

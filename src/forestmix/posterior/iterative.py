@@ -10,20 +10,28 @@ precision matrices*, 2018): given the others, latent j has variance ``1 / A_jj``
     c_j = y_j - (A y)_j / A_jj        Var_j = 1 / A_jj + mean_s c_js^2
 
 Only the second part is estimated. ``c_j`` is normal, so the standard error of that part is ``sqrt(2 / S)`` of itself.
+
+For a vector c conjugate gradients raise ``J(x) = 2 c^T x - x^T A x`` to its maximum ``c^T C c``, with ``C = A^-1``. For
+every x, also a rounded one, with ``r = c - A x``::
+
+    c^T C c - J(x) = r^T C r,  between 0 and  r^T diag(sigma0^2) r,  since  C <= diag(sigma0^2), the prior's covariance
+
+so the variance of a functional comes from below, and with a bound on its error that is computed and held to. The same
+bound says when a draw is solved for well enough.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from forestmix.arrays import Array, generator
 from forestmix.errors import ForestmixError
-from forestmix.posterior.conjugate import PrecisionSystem, certified_variances, solutions
 from forestmix.posterior.covariance import Covariance
+from forestmix.problem.conjugate import ConjugateDirections
 from forestmix.weights import Weights
 from forestmix.weights.blocks import blocks_of
 
@@ -34,6 +42,10 @@ DRAW_ERROR = 1e-3
 #: Up to this many functionals are solved for one by one, to this relative error of their variances; more are estimated
 #: from at least so many draws, with a standard error of ``1 / sqrt(2 S)`` of each standard deviation.
 MANY_FUNCTIONALS, FUNCTIONAL_ERROR, FUNCTIONAL_DRAWS = 256, 1e-4, 256
+#: A residual recomputed from x that is not this much better than the last one is at the limit of rounding.
+LEAST_GAIN = 0.25
+#: Iterations of conjugate gradients tried for one latent, beside a hundred, and at most.
+ITERATIONS, MOST_ITERATIONS = 10, 20_000
 
 
 class IterativeCovariance(Covariance):
@@ -151,3 +163,97 @@ def _bar(count: int, progress: bool) -> Iterator[Any]:
     with Progress(*columns) as bar:
         task = bar.add_task(f"{count} posterior draws", total=count)
         yield lambda done: bar.advance(task, done)
+
+
+class PrecisionSystem:
+    """The matrix ``A = diag(1 / scale^2) + W^T diag(kappa) W``: products with it, and its diagonal."""
+
+    def __init__(self, weights: Weights, kappa: Array, scale: Array, prior_variance: Callable[[Array], Array]) -> None:
+        self.weights, self.kappa, self.scale, self.prior_variance = weights, kappa, scale, prior_variance
+        self.diagonal = scale**-2.0 + weights.square().adjoint(kappa)
+
+    def product(self, x: Array) -> tuple[Array, Array]:
+        """Return ``A x`` and ``x^T A x``, (N, 1), the latter as a sum of squares, in which nothing cancels."""
+        shift = self.weights.forward(x)
+        image = self.weights.adjoint(self.kappa * shift)
+        image += x * self.scale**-2.0
+        squares = np.sum(self.kappa * shift**2, axis=-1) + np.sum((x / self.scale) ** 2, axis=-1)
+        return image, squares[:, None]
+
+
+def certified_variances(system: PrecisionSystem, C: Weights, tol: float) -> Array:
+    """Return ``c^T A^-1 c`` of each row c of C, from below and within a relative error of ``tol``."""
+    n, m = system.weights.shape
+    found = np.empty(C.shape[0])
+    # Six vectors of each right-hand side stay, the others come and go within a step.
+    for numbers in blocks_of(len(found), 8 * (10 * m + 4 * n)):
+        end = _solved(system, C.dense_rows(numbers), lambda value: tol * value)
+        if end.reason:
+            error = end.bound[end.active] / np.maximum(end.value[end.active], np.finfo(np.float64).tiny)
+            worst = int(np.argmax(error))
+            raise ForestmixError(
+                f"Conjugate gradients did not reach tol={tol:g} {end.reason} for {len(error)} functionals; the worst, "
+                f"number {numbers[end.active[worst]]}, has a relative error of up to {error[worst]:.1e}. Raise tol, or "
+                "bring the prior's sd nearer to the scale of the posterior."
+            )
+        found[numbers] = end.value
+    return found
+
+
+def solutions(system: PrecisionSystem, right: Array, error: float) -> tuple[Array, Array]:
+    """Return x and residuals for each right-hand side c, with ``(x - A^-1 c)^T A (x - A^-1 c) <= error``."""
+    end = _solved(system, right, lambda value: np.full(len(value), error))
+    if end.reason:
+        raise ForestmixError(
+            f"Conjugate gradients did not solve for {len(end.active)} draws {end.reason}: the prior is too wide beside "
+            "what the rows say. Bring the prior's sd nearer to the scale of the posterior."
+        )
+    return end.x, end.residual
+
+
+class _End(NamedTuple):
+    """Where right-hand sides ended: x and ``c - A x``, J and the bound on its error; those that did not, and why."""
+
+    x: Array
+    residual: Array
+    value: Array
+    bound: Array
+    active: Array
+    reason: str
+
+
+def _solved(system: PrecisionSystem, c: Array, target: Callable[[Array], Array]) -> _End:
+    """Iterate until each right-hand side has its bound within a target for J, by a residual computed anew."""
+    x, residual, value, bound = np.zeros_like(c), c.copy(), np.zeros(len(c)), np.full(len(c), np.inf)
+    active, limit = np.arange(len(c)), min(ITERATIONS * c.shape[1] + 100, MOST_ITERATIONS)
+    left, reason = limit, ""
+    while len(active) and not reason:
+        step, left = _conjugate_steps(system, residual[active], value[active], target, left)
+        x[active] += step
+        image, curvature = system.product(x[active])
+        residual[active] = c[active] - image
+        value[active] = 2 * np.sum(c[active] * x[active], axis=-1) - curvature[:, 0]
+        last, bound[active] = bound[active], system.prior_variance(residual[active])
+        open_ = bound[active] > target(value[active])
+        if (open_ & (bound[active] > LEAST_GAIN * last)).any():
+            reason = "before rounding set a limit"
+        elif open_.any() and not left:
+            reason = f"within {limit} iterations"
+        active = active[open_]
+    return _End(x, residual, value, bound, active, reason)
+
+
+def _conjugate_steps(
+    system: PrecisionSystem, residual: Array, value: Array, target: Callable[[Array], Array], left: int
+) -> tuple[Array, int]:
+    """Return what to add to x so that all bounds are within half of the target, and how many iterations are left.
+
+    Half of it leaves room for what rounding adds between the residual carried along and a new one.
+    """
+    directions, total = ConjugateDirections(lambda residual: residual / system.diagonal), np.zeros_like(residual)
+    while left and not (system.prior_variance(residual) <= 0.5 * target(value)).all():
+        squared = directions.look(residual)
+        step = directions.advance(residual, system.product)
+        total, residual = total + step.length * step.direction, residual - step.length * step.image
+        value, left = value + (step.length * squared)[:, 0], left - 1
+    return total, left

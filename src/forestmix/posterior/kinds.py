@@ -13,7 +13,7 @@ from forestmix.posterior.covariance import Covariance, CovarianceBatch, Factored
 from forestmix.posterior.factor import BlockFactor
 from forestmix.posterior.iterative import IterativeCovariance
 from forestmix.posterior.layer import LayerPosterior
-from forestmix.posterior.means import corrected_means
+from forestmix.posterior.newton import corrected_means
 from forestmix.posterior.row_factored import RowFactoredCovariance
 from forestmix.posterior.system import LatentSystem, distinct_rows, require_gaussian_latents
 from forestmix.problem.given import as_layers

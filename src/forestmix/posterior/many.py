@@ -18,8 +18,8 @@ from forestmix.checks import between_zero_and_one, one_of
 from forestmix.errors import ForestmixError
 from forestmix.inference.status import Status
 from forestmix.model import DEF
-from forestmix.posterior.joint import scale_names
 from forestmix.posterior.result import KINDS, Result
+from forestmix.posterior.scale_terms import scale_names
 from forestmix.weights.dask_chunks import is_dask
 
 #: What there is for each observation beside the moments of its latents.

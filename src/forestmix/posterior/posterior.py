@@ -14,7 +14,7 @@ from forestmix.errors import ArgumentError, ForestmixError
 from forestmix.families import Gaussian
 from forestmix.model import DEF, Observations
 from forestmix.posterior.component import Component
-from forestmix.posterior.evidence import gaussian_elbo
+from forestmix.posterior.importance import gaussian_elbo
 from forestmix.posterior.kinds import corrected_component, factorised_component, is_factored, stacked_factors
 from forestmix.posterior.marginals import LayerMarginals, Mixture
 from forestmix.posterior.prediction import Prediction, predict
@@ -155,10 +155,7 @@ class Posterior(Exported):
 
     def take(self, keep: Any) -> Posterior:
         """Return the posterior of one observation of a batch, or of several."""
-        count = len(self.data.x)
-        chosen = np.atleast_1d(np.asarray(keep))
-        if self.data.single or chosen.dtype.kind not in "iu" or not ((chosen >= 0) & (chosen < count)).all():
-            raise ArgumentError(f"keep must be one or more of the {count} observations of a batch; got {keep!r}.")
+        chosen = self._chosen(keep)
         part, single = self.data.take(chosen), np.ndim(keep) == 0
         mixture = self.mixture.take(chosen)
         known = self._log_evidence if np.ndim(self._log_evidence) == 0 else self._log_evidence[chosen]
@@ -168,6 +165,13 @@ class Posterior(Exported):
             factors=None if self.factors is None else (self.factors[0][chosen], self.factors[1][chosen]),
             scales=self.scales, log_evidence=known if not single or np.ndim(known) == 0 else known[0],
         )  # fmt: skip
+
+    def _chosen(self, keep: Any) -> Array:
+        """Return the numbers of the chosen observations, or raise."""
+        count, chosen = len(self.data.x), np.atleast_1d(np.asarray(keep))
+        if self.data.single or chosen.dtype.kind not in "iu" or not ((chosen >= 0) & (chosen < count)).all():
+            raise ArgumentError(f"keep must be one or more of the {count} observations of a batch; got {keep!r}.")
+        return chosen
 
     def loo(self) -> LeaveOneOut:
         """Return how well each row is predicted by the others, without fitting again; see ``LeaveOneOut``."""

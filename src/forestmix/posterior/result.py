@@ -2,30 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from forestmix.arrays import Array
+from forestmix.arrays import Array, host
 from forestmix.bounds.values import elbo, fm_bound
 from forestmix.checks import between_zero_and_one, one_of
 from forestmix.errors import ArgumentError, ForestmixError
 from forestmix.families import Gaussian
 from forestmix.inference.status import Status, Trace
 from forestmix.model import DEF, Observations
-from forestmix.posterior.each import EachJoint
-from forestmix.posterior.joint import Joint
+from forestmix.posterior.each import EachPosterior
 from forestmix.posterior.laplace import laplace_posterior
 from forestmix.posterior.layer import LayerPosterior
-from forestmix.posterior.noise import noise_note
 from forestmix.posterior.posterior import Posterior, made
 from forestmix.saving import Exported
 
 #: The kinds of posterior; "full" needs a run with a full covariance.
 KINDS = ("corrected", "factorised", "full", "laplace")
+#: A ratio of residuals to the noise sd that is beyond this factor, either way, is worth a word.
+FACTOR = 2.0
+#: With fewer observed entries the ratio says little.
+LEAST_ENTRIES = 20
+
+
+def _moved(name: str, where: str) -> Callable[..., None]:
+    """Return a method that says where what was once a result's, and is a posterior's, has gone."""
+
+    def gone(*_: Any, **__: Any) -> None:
+        raise ForestmixError(
+            f"result.{name} is gone, since what the factorised q says of uncertainty is too narrow to report. Use "
+            f"result.{where}; posterior(kind='factorised') is q itself."
+        )
+
+    return gone
 
 
 @dataclass(frozen=True, repr=False)
@@ -54,7 +68,7 @@ class Result(Exported):
     trace: Trace
     model: DEF
     data: Observations
-    joint: Joint | EachJoint | None = None
+    joint: Posterior | None = None
     scales: Mapping[str, Any] = field(default_factory=dict)
     note: str = ""
 
@@ -97,8 +111,8 @@ class Result(Exported):
 
     @cached_property
     def message(self) -> str:
-        """What happened, and what to try; also whether the noise sd fits the residuals (``noise.py``)."""
-        return "\n".join(filter(None, (self._ending, self.note, noise_note(self))))
+        """What happened, and what to try; also whether the noise sd fits the residuals."""
+        return "\n".join(filter(None, (self._ending, self.note, _noise_note(self))))
 
     @property
     def _ending(self) -> str:
@@ -136,35 +150,23 @@ class Result(Exported):
         between_zero_and_one("tol", tol)
         one_of("kind", kind, KINDS)
         if kind == "laplace":
-            if isinstance(self.joint, EachJoint):
+            if isinstance(self.joint, EachPosterior):
                 raise ArgumentError(
                     "kind must not be 'laplace' for a batch with scales='each'; infer the observations one by one."
                 )
-            return laplace_posterior(made(self, "factorised", tol, rng, progress) if self.joint is None
-                                     else self.joint.posterior(self))  # fmt: skip
+            return laplace_posterior(self.joint or made(self, "factorised", tol, rng, progress))
         if self.joint is not None and kind != "factorised":
-            return self.joint.posterior(self)
+            return self.joint
         if kind == "full":
             raise ArgumentError(
                 "kind must be 'corrected', 'factorised' or 'laplace' for a result whose q is factorised; got 'full'."
             )
         return made(self, kind, tol, rng, progress)
 
-    def corrected_sd(self, *_: Any, **__: Any) -> None:
-        """Say where it went."""
-        raise _moved("corrected_sd", "posterior().sd, or posterior().variance(C) for linear functionals")
-
-    def predict(self, *_: Any, **__: Any) -> None:
-        """Say where it went."""
-        raise _moved("predict", "posterior().predict(rows, level)")
-
-    def sample(self, *_: Any, **__: Any) -> None:
-        """Say where it went."""
-        raise _moved("sample", "posterior().sample(size, rng)")
-
-    def interval(self, *_: Any, **__: Any) -> None:
-        """Say where it went."""
-        raise _moved("interval", "posterior().interval(level)")
+    corrected_sd = _moved("corrected_sd", "posterior().sd, or posterior().variance(C) for linear functionals")
+    predict = _moved("predict", "posterior().predict(rows, level)")
+    sample = _moved("sample", "posterior().sample(size, rng)")
+    interval = _moved("interval", "posterior().interval(level)")
 
     def plot_trace(self, axes: Any = None) -> Any:
         """Plot the objective and the relative gradient norm against iterations; see ``forestmix.plots``."""
@@ -190,9 +192,32 @@ def reported(result: Result) -> Posterior:
     return result.posterior("corrected" if gaussian else "factorised")
 
 
-def _moved(name: str, where: str) -> ForestmixError:
-    """Return the error for what was once a result's and is a posterior's."""
-    return ForestmixError(
-        f"result.{name} is gone, since what the factorised q says of uncertainty is too narrow to report. Use "
-        f"result.{where}; posterior(kind='factorised') is q itself."
+def _noise_note(result: Result) -> str | None:
+    """Return a sentence for a run whose Gaussian rows have a noise sd far from the residuals', or ``None``.
+
+    With ``rms^2 = mean_i ((x_i - m_i) / sd_i)^2`` over observed entries, it is said where ``rms > 2``, and where
+    ``rms < sqrt(1 - m / n) / 2``, since m latents fit that much of n rows' noise.
+    """
+    of_each = any(isinstance(one, tuple) for one in result.scales.values())
+    if of_each or not isinstance(result.model.layers[0].family, Gaussian):
+        return None
+    square, count = _squared_residuals(result)
+    share = 1 - result.model.latent_sizes[0] * len(result.data.x) / max(count, 1)
+    rms = float(np.sqrt(square / max(count, 1)))
+    if count < LEAST_ENTRIES or (FACTOR * rms >= np.sqrt(max(share, 0.0)) and rms <= FACTOR):
+        return None
+    return (
+        f"The residuals are {rms:.2g} times as large as the noise sd of the rows says (root mean square of residual / "
+        "sd), so intervals are off by about that factor too. Give an sd near that of the residuals, or leave it "
+        "unknown."
     )
+
+
+def _squared_residuals(result: Result) -> tuple[float, float]:
+    """Return the sum of ``w_i ((x_i - m_i) / sd_i)^2`` over observed entries, and that of the case weights ``w_i``."""
+    layer, data = result.model.layers[0], result.data
+    mean: Array = np.atleast_2d(host(layer.weights.forward(result.layers[0].mean))) + layer.bias
+    residual = (data.x.astype(np.float64) - mean) / layer.family.sd  # type: ignore[attr-defined]
+    observed = np.ones(data.x.shape, bool) if data.observed is None else np.broadcast_to(data.observed, data.x.shape)
+    cases = np.broadcast_to(layer.family.weight, data.x.shape)[observed]
+    return float(np.sum(residual[observed] ** 2)), float(np.sum(cases))

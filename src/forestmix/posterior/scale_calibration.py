@@ -11,11 +11,13 @@ are several times smaller. The functions are those of zero-variance control vari
 from __future__ import annotations
 
 from itertools import combinations_with_replacement
+from typing import Any
 
 import numpy as np
 import scipy
 
 from forestmix.arrays import Array
+from forestmix.posterior.newton import longest_step
 
 #: Steps of Newton's method, halvings of one, and the gain at which it ends.
 STEPS, HALVINGS, GAIN = 50, 20, 1e-12
@@ -82,14 +84,16 @@ def _polynomial_slopes(z: Array, values: Array, weights: Array) -> Array:
 
 def _tilted(log_weights: Array, functions: Array) -> Array | None:
     """Return the log weights nearest to those given under which all functions have mean 0, by Newton's method."""
-    tilt = np.zeros(functions.shape[1])
 
-    def dual(tilt: Array) -> tuple[float, Array]:
+    def dual(tilt: Array) -> tuple[Array, float, Array]:
         moved = log_weights + functions @ tilt
         value = float(scipy.special.logsumexp(moved))
-        return value, moved - value
+        return tilt, value, moved - value
 
-    value, moved = dual(tilt)
+    def lower(tilt: Array, value: float, step: Array) -> tuple[Any, Any, Any]:
+        return longest_step(lambda rho: dual(tilt + rho * step), lambda new, _: new[1] < value, 1.0, HALVINGS)
+
+    tilt, value, moved = dual(np.zeros(functions.shape[1]))
     for _ in range(STEPS):
         weights = np.exp(moved)
         slope = weights @ functions
@@ -97,11 +101,8 @@ def _tilted(log_weights: Array, functions: Array) -> Array | None:
         step = -np.linalg.lstsq(matrix, slope, rcond=1e-10)[0]
         if -slope @ step <= GAIN:
             return moved
-        for halving in range(HALVINGS):
-            new, there = dual(tilt + 0.5**halving * step)
-            if new < value:
-                break
-        else:
+        new, _, fell = lower(tilt, value, step)
+        if not fell:
             return None
-        tilt, value, moved = tilt + 0.5**halving * step, new, there
+        tilt, value, moved = new
     return None

@@ -58,14 +58,6 @@ class ScalePosterior:
             theta = np.log(scale)
         return np.interp(theta, self._theta, self._density, left=0.0, right=0.0) / np.where(scale > 0, scale, 1.0)
 
-    def log_density_grid(self) -> tuple[Array, Array]:
-        """Return the fine grid of logarithms and the log density there: with ``moments`` all that there is to store."""
-        return self._theta, np.log(np.maximum(self._density, np.finfo(np.float64).tiny))
-
-    def moments(self) -> Array:
-        """Return the first two moments of the scale, and of its logarithm."""
-        return np.array([self.mean, self.sd**2 + self.mean**2, self.log_mean, self.log_sd**2 + self.log_mean**2])
-
     def sample(self, size: int | None = None, rng: Any = None) -> Array:
         """Draw scales, with an axis of ``size`` if that is given."""
         return self.quantile(generator(rng).random(whole_number("size", size, optional=True)))

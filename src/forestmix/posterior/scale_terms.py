@@ -16,7 +16,7 @@ import numpy as np
 
 from forestmix.arrays import Array
 from forestmix.errors import ForestmixError
-from forestmix.families.unknown import variables_of
+from forestmix.families.unknown import scales_of, variables_of
 from forestmix.families.weighted import CaseWeights
 from forestmix.model import DEF, Observations
 from forestmix.scales import FromData, Scale
@@ -92,3 +92,17 @@ class ScaleTerms:
             counts[k] = np.sum(kappa[rows]) * variance + np.count_nonzero(latents)
             sums[k] = np.sum(squares[rows]) + np.sum(spread[latents]) / variance
         return counts, sums
+
+
+def scale_names(model: DEF) -> list[str]:
+    """Return what to call the unknown scales: "noise" of rows, "sd" of latents, with numbers where there are several.
+
+    One that both have is a noise.
+    """
+    noises = scales_of(model.layers[0].family)
+    kinds = ["noise" if scale in noises else "sd" for scale in model.unknown_scales]
+    names, seen = [], {"noise": 0, "sd": 0}
+    for kind in kinds:
+        names.append(kind if kinds.count(kind) == 1 else f"{kind}[{seen[kind]}]")
+        seen[kind] += 1
+    return names

@@ -114,7 +114,7 @@ def test_canonical_csc_is_shared_and_never_stored_by_rows(family, algorithm):
         fmx.infer(model, np.arange(30) % 2, chosen, max_iter=5)
     assert np.shares_memory(weights.columns().data, given.data)
     assert np.shares_memory(weights.columns().indices, given.indices)
-    assert "_by_column" not in vars(weights.transposed), "the columns of W^T are the rows of W"
+    assert "_turned" not in vars(weights), "no copy by rows"
 
 
 def test_sparse_maps_share_the_index_arrays():

@@ -12,9 +12,8 @@ import scipy
 from forestmix.arrays import host
 from forestmix.errors import ArgumentError
 from forestmix.files.codec import Codec
-from forestmix.weights import Convolution, DenseWeights, SparseWeights, Weights, as_weights
+from forestmix.weights import Convolution, DenseWeights, SparseColumnWeights, SparseWeights, Weights, as_weights
 from forestmix.weights.arrays import ArrayWeights
-from forestmix.weights.sparse_columns import SparseColumnWeights
 
 
 def _dense(weights: DenseWeights) -> dict[str, Any]:
@@ -56,7 +55,7 @@ INSIDE = (
         "sparse weights", SparseWeights, lambda one: _sparse(one.matrix), lambda given: SparseWeights(_matrix(given))
     ),
     Codec(
-        "sparse weights by columns", SparseColumnWeights, lambda one: _sparse(one.transposed.matrix),
+        "sparse weights by columns", SparseColumnWeights, lambda one: _sparse(one.matrix.T),
         lambda given: SparseColumnWeights(_matrix(given).T),
     ),
     Codec("convolution", Convolution, _convolution, _built_convolution),

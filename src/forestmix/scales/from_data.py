@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
-import numpy.typing as npt
 
 from forestmix.arrays import Array
 from forestmix.errors import ForestmixError
 from forestmix.scales.base import Scale
-from forestmix.scales.half_student_t import HalfStudentT
+from forestmix.scales.distributions import HalfStudentT
 
 #: Degrees of freedom, and scale in standard deviations of the data; as brms and bambi have them.
 DF, WIDTH = 3.0, 2.5
@@ -27,17 +26,14 @@ class FromData(Scale):
         # A constant says nothing of its scale.
         return HalfStudentT(DF, WIDTH * spread if spread > 0 else WIDTH)
 
-    def log_density(self, scale: npt.ArrayLike) -> Array:
+    def log_density(self, scale: Any) -> NoReturn:
         """Raise: the prior is known once the data are."""
-        raise _without_data()
+        raise ForestmixError(
+            "Gaussian() without an sd has a prior on the scale of the data, and there are none here; give the sd, such "
+            "as Gaussian(sd=1.0), or a prior, such as Gaussian(sd=forestmix.scales.HalfNormal(1.0))."
+        )
 
-    def log_density_slope(self, scale: npt.ArrayLike) -> Array:
-        """Raise, likewise."""
-        raise _without_data()
-
-    def quantile(self, p: npt.ArrayLike) -> Array:
-        """Raise, likewise."""
-        raise _without_data()
+    log_density_slope = quantile = log_density  # type: ignore[assignment]
 
 
 def weighted_sd(values: Array, weights: Array) -> float:
@@ -47,10 +43,3 @@ def weighted_sd(values: Array, weights: Array) -> float:
     if not np.sum(share) > 0:
         return 0.0
     return float(np.sqrt(np.average((own - np.average(own, weights=share)) ** 2, weights=share)))
-
-
-def _without_data() -> ForestmixError:
-    return ForestmixError(
-        "Gaussian() without an sd has a prior on the scale of the data, and there are none here; give the sd, such as "
-        "Gaussian(sd=1.0), or a prior, such as Gaussian(sd=forestmix.scales.HalfNormal(1.0))."
-    )

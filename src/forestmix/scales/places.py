@@ -27,21 +27,6 @@ class Places:
     which: Array
     known: Array
 
-    @property
-    def ndim(self) -> int:
-        """0 where one scale serves all variables, else 1."""
-        return int(self.which.ndim)
-
-    @property
-    def size(self) -> int:
-        """Number of variables that are listed."""
-        return int(self.which.size)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the array of standard deviations."""
-        return self.which.shape
-
     def resolve(self, values: Mapping[Scale, float]) -> Array:
         """Return the standard deviations, given a number for each unknown scale."""
         table = np.array([values[scale] for scale in self.unknowns])
@@ -54,12 +39,12 @@ class Places:
 
     def take(self, variables: Array) -> Places:
         """Return the template of the chosen variables."""
-        if not self.ndim:
+        if not self.which.ndim:
             return self
         return Places(self.unknowns, self.which[variables], self.known[variables])
 
     def __repr__(self) -> str:
-        if not self.ndim:
+        if not self.which.ndim:
             return repr(self.unknowns[0])
         counts = [f"{int(np.sum(self.which == k))} of {scale!r}" for k, scale in enumerate(self.unknowns)]
         numbers = int(np.sum(self.which < 0))

@@ -6,8 +6,7 @@ from forestmix.weights.convert import as_weights
 from forestmix.weights.convolution import Convolution
 from forestmix.weights.dense import DenseWeights
 from forestmix.weights.layered import LayeredWeights
-from forestmix.weights.sparse import SparseWeights
-from forestmix.weights.sparse_columns import SparseColumnWeights
+from forestmix.weights.sparse import SparseColumnWeights, SparseWeights
 from forestmix.weights.windows import windows
 
 __all__ = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,20 +20,29 @@ from forestmix.weights.storage import Storage
 SPARSE_DENSITY = 0.05
 
 
+def _indicator(entries: Array, out: Array | None = None) -> Array:
+    return np.not_equal(entries, 0, out=np.empty_like(entries) if out is None else out)
+
+
+#: The maps of entries by name; each takes an array to write to as well.
+ENTRY_MAPS: dict[str, Callable[..., Array]] = {"abs": np.abs, "square": np.square, "support": _indicator}
+
+
 class Weights(ABC):
     """The matrix W of a layer: n rows (the variables below) by m columns (the latents above).
 
-    A kind of weights gives two products for batches of vectors, ``_forward`` and ``_adjoint``, the three
-    entry maps ``abs(W)``, ``W.square()`` and ``W.support()``, which are weights themselves, and its columns
-    and rows as sparse matrices. Weights never change once built.
+    A kind of weights gives two products for batches of vectors, ``_forward`` and ``_adjoint``, its rows as a sparse
+    matrix, and the same weights with mapped entries. Weights never change once built.
 
     Attributes:
         shape: (n, m).
         dtype: float32 or float64; every product is computed and returned in it.
         on_device: whether they are an array of another library than NumPy, and products are too.
+        dense: whether zeros are stored like other entries.
     """
 
     on_device: ClassVar[bool] = False
+    dense: ClassVar[bool] = False
 
     def __init__(self, shape: tuple[int, int], dtype: np.dtype[Any]) -> None:
         self.shape = shape
@@ -65,17 +75,34 @@ class Weights(ABC):
     def _adjoint(self, batch: Array) -> Array:
         """Return W^T r for each row r of ``batch``: (N, n) -> (N, m)."""
 
-    @abstractmethod
     def __abs__(self) -> Weights:
         """Return the weights |w_ij|."""
+        return self._once("abs")
 
-    @abstractmethod
     def square(self) -> Weights:
         """Return the weights w_ij^2."""
+        return self._once("square")
 
-    @abstractmethod
     def support(self) -> Weights:
         """Return the weights that are 1 where w_ij is not zero, and 0 elsewhere."""
+        return self._with_map("support")
+
+    def _once(self, name: str) -> Weights:
+        """Return the weights with mapped entries that were kept: every evaluation asks for them."""
+        if name not in self._kept:
+            self._kept[name] = self._with_map(name)
+        return self._kept[name]
+
+    @cached_property
+    def _kept(self) -> dict[str, Weights]:
+        return {}
+
+    @abstractmethod
+    def _with_map(self, name: str) -> Weights:
+        """Return the weights whose entries are those of W after a map of ``ENTRY_MAPS``.
+
+        They are not checked: the square of a finite entry may overflow, which an algorithm reports as its status.
+        """
 
     def columns(self, indices: ArrayLike | None = None) -> scipy.sparse.csc_array:
         """Return the columns ``indices`` (all if None) as an (n, len(indices)) sparse array.
@@ -89,9 +116,10 @@ class Weights(ABC):
         """Return the rows ``indices`` (all if None) as a (len(indices), m) sparse array, like ``columns``."""
         return self._rows(None if indices is None else as_indices("rows", indices, self.shape[0]))
 
-    @abstractmethod
     def _columns(self, indices: Array | None) -> scipy.sparse.csc_array:
         """Return the columns at integers within range, or all."""
+        columns = self._rows(None).tocsc()
+        return columns if indices is None else columns[:, indices]
 
     @abstractmethod
     def _rows(self, indices: Array | None) -> scipy.sparse.csr_array:
@@ -122,7 +150,7 @@ class Weights(ABC):
     @property
     def stored(self) -> int:
         """The number of entries that a product reads."""
-        return self.nnz
+        return self.shape[0] * self.shape[1] if self.dense else self.nnz
 
     def entries(self) -> tuple[Array, Array, Array]:
         """Return the row, the column and the value of each entry that is not zero, sorted by row, then column."""
@@ -132,7 +160,8 @@ class Weights(ABC):
 
     def like(self, row: Array, column: Array, value: Array) -> Any:
         """Return the matrix of these entries in the form of W: a dense array if W is dense, else a CSR array."""
-        return scipy.sparse.csr_array((value, (row, column)), self.shape)
+        matrix = scipy.sparse.csr_array((value, (row, column)), self.shape)
+        return matrix.toarray() if self.dense else matrix
 
     def take_rows(self, indices: ArrayLike) -> Weights:
         """Return the chosen rows as weights, of the same kind if they can be."""
@@ -155,7 +184,7 @@ class Weights(ABC):
         What is above the diagonal has no meaning.
         """
         n, m = self.shape
-        if self.nnz <= SPARSE_DENSITY * n * m:
+        if not self.dense and self.nnz <= SPARSE_DENSITY * n * m:
             return sparse_gram(self.rows(), kappa)
         return dense_gram(self.weighted_rows(kappa), m)
 
@@ -190,14 +219,17 @@ class Weights(ABC):
     def _as_batch(self, name: str, values: ArrayLike, length: int) -> tuple[Array, tuple[int, ...]]:
         """Return ``values`` as an (N, length) array of the dtype of W, and the leading axes it had."""
         array = in_precision(name, numbers(name, values), self.dtype)
-        if array.ndim == 0 or array.shape[-1] != length:
-            raise ArgumentError(
-                f"{name} must have last dimension {length}, for weights of shape {self.shape}; "
-                f"got an array of shape {array.shape}."
-            )
+        self._check_vectors(name, array.shape, length)
         lead = array.shape[:-1]
         # The size is given in full: -1 cannot be resolved when a leading axis is empty among several.
         return array.reshape(int(np.prod(lead, dtype=np.int64)), length), lead
+
+    def _check_vectors(self, name: str, shape: tuple[int, ...], length: int) -> None:
+        if not shape or shape[-1] != length:
+            raise ArgumentError(
+                f"{name} must have last dimension {length}, for weights of shape {self.shape}; "
+                f"got an array of shape {shape}."
+            )
 
 
 def as_indices(name: str, indices: ArrayLike, length: int) -> Array:

@@ -111,16 +111,8 @@ class ChunkedWeights(Weights):
         parts = self._map(_adjoint, chunks.to_rows(chunks.place([batch[:, own] for own in chunks.slices])))
         return np.concatenate(chunks.fetch(chunks.sums(chunks.by_column(parts))), axis=1)
 
-    def __abs__(self) -> ChunkedWeights:
-        return ChunkedWeights(self._chunks, (*self._maps, "abs"))
-
-    def square(self) -> ChunkedWeights:
-        """Return the weights w_ij^2."""
-        return ChunkedWeights(self._chunks, (*self._maps, "square"))
-
-    def support(self) -> ChunkedWeights:
-        """Return the weights that are 1 where w_ij is not zero, and 0 elsewhere."""
-        return ChunkedWeights(self._chunks, (*self._maps, "support"))
+    def _with_map(self, name: str) -> ChunkedWeights:
+        return ChunkedWeights(self._chunks, (*self._maps, name))
 
     def gram(self, kappa: Array) -> Array:
         """Return the lower triangle of ``W^T diag(kappa) W``, a sum over chunks of rows.

@@ -16,8 +16,7 @@ from forestmix.weights.chunked import ChunkedWeights
 from forestmix.weights.chunks import MemoryChunks
 from forestmix.weights.dask_chunks import dask_chunks, delayed_grid, is_dask, memory_of_machine
 from forestmix.weights.dense import DenseWeights
-from forestmix.weights.sparse import SparseWeights
-from forestmix.weights.sparse_columns import SparseColumnWeights
+from forestmix.weights.sparse import SparseColumnWeights, SparseWeights
 
 #: The part of this machine's memory from which on a memory map is read in chunks and not as one array.
 LARGE_PART = 0.25

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from copy import copy
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from forestmix.arrays import Array, finite, in_precision, numbers, working_dtype
 from forestmix.errors import ArgumentError
-from forestmix.weights.base import Weights
+from forestmix.weights.base import ENTRY_MAPS, Weights
 from forestmix.weights.checks import check_counts, positive_integers
 from forestmix.weights.geometry import Axis, place
 from forestmix.weights.kernel_rows import KernelRows
@@ -73,34 +72,11 @@ class Convolution(Weights):
     def _adjoint(self, batch: Array) -> Array:
         return self._by_rows.adjoint(batch)
 
-    def __abs__(self) -> Convolution:
-        return self._absolute
-
-    def square(self) -> Convolution:
-        """Return the weights w_ij^2."""
-        return self._square
-
-    @cached_property
-    def _absolute(self) -> Convolution:
-        return self._with_kernels(np.abs(self.kernels))
-
-    @cached_property
-    def _square(self) -> Convolution:
-        return self._with_kernels(np.square(self.kernels))
-
-    def support(self) -> Convolution:
-        """Return the weights that are 1 where w_ij is not zero, and 0 elsewhere."""
-        return self._with_kernels((self.kernels != 0).astype(self.dtype))
-
-    def _with_kernels(self, kernels: Array) -> Convolution:
-        """Return these weights with other kernels: every entry of W is an entry of a kernel, or zero.
-
-        They are not checked: the square of a finite entry may overflow, which an algorithm reports as its status.
-        """
+    def _with_map(self, name: str) -> Convolution:
+        # Every entry of W is an entry of a kernel, or zero.
         chosen = copy(self)
-        for name in ("_absolute", "_square"):  # those of these kernels, not of the new ones
-            vars(chosen).pop(name, None)
-        chosen.kernels = kernels
+        vars(chosen).pop("_kept", None)
+        chosen.kernels = ENTRY_MAPS[name](self.kernels)
         chosen.kernels.flags.writeable = False
         chosen._derive()
         return chosen

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from copy import copy
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
 from forestmix.arrays import Array, in_precision, numbers, working_dtype
-from forestmix.weights.base import Weights, as_indices
+from forestmix.weights.base import ENTRY_MAPS, Weights, as_indices
 from forestmix.weights.blocks import blocks_of, dense_gram
 from forestmix.weights.checks import blocks_of_rows, check_finite_matrix, check_matrix_shape
 from forestmix.weights.storage import DenseStorage
-
-# Writes f(entries) into the second argument, which may be the first, and returns it.
-EntryMap = Callable[[Array, Array], Array]
 
 
 class DenseWeights(Weights):
@@ -32,16 +29,18 @@ class DenseWeights(Weights):
         array: W itself, (n, m), without the maps.
     """
 
-    _maps: tuple[EntryMap, ...] = ()
+    dense: ClassVar[bool] = True
+    _maps: tuple[str, ...] = ()
 
     def __init__(self, array: ArrayLike) -> None:
         self.array = _as_matrix(array)
         super().__init__((self.array.shape[0], self.array.shape[1]), self.array.dtype)
 
-    def _with(self, array: Array, *maps: EntryMap) -> DenseWeights:
+    def _with(self, array: Array, *maps: str) -> DenseWeights:
         """Return weights of another array, or with other maps, which are not checked again."""
         chosen = copy(self)
-        vars(chosen).pop("nnz", None)
+        for derived in ("nnz", "_kept"):
+            vars(chosen).pop(derived, None)
         chosen.array, chosen.dtype, chosen._maps = array, array.dtype, maps
         return chosen
 
@@ -54,8 +53,8 @@ class DenseWeights(Weights):
     def _mapped(self, entries: Array) -> Array:
         """Return f(entries), a new array if there are maps."""
         result = np.empty_like(entries) if self._maps else entries
-        for entry_map in self._maps:
-            entries = entry_map(entries, result)
+        for name in self._maps:
+            entries = ENTRY_MAPS[name](entries, out=result)
         return entries
 
     def _forward(self, batch: Array) -> Array:
@@ -88,15 +87,10 @@ class DenseWeights(Weights):
 
     def __abs__(self) -> DenseWeights:
         # Whatever the maps are, their values are not negative.
-        return self if self._maps else self._with(self.array, _absolute)
+        return self if self._maps else self._with(self.array, "abs")
 
-    def square(self) -> DenseWeights:
-        """Return the weights w_ij^2."""
-        return self._with(self.array, *self._maps, _square)
-
-    def support(self) -> DenseWeights:
-        """Return the weights that are 1 where w_ij is not zero, and 0 elsewhere."""
-        return self._with(self.array, *self._maps, _indicator)
+    def _with_map(self, name: str) -> DenseWeights:
+        return self._with(self.array, *self._maps, name)
 
     def storage(self) -> DenseStorage | None:
         """Return W, or ``W^T`` if W is in Fortran order; ``None`` for a block cut from a larger array, or with maps."""
@@ -104,15 +98,6 @@ class DenseWeights(Weights):
             return None
         by_rows = self.array.flags.c_contiguous
         return DenseStorage(self.array if by_rows else self.array.T, not by_rows)
-
-    @property
-    def stored(self) -> int:
-        """The number of entries that a product reads: all."""
-        return self.array.size
-
-    def like(self, row: Array, column: Array, value: Array) -> Any:
-        """Return the matrix of these entries as a dense array."""
-        return dense_of(self.shape, row, column, value)
 
     def take_rows(self, indices: ArrayLike) -> DenseWeights:
         """Return the chosen rows as weights."""
@@ -128,10 +113,6 @@ class DenseWeights(Weights):
     def weighted_rows(self, kappa: Array) -> Iterator[Array]:
         """Yield ``diag(sqrt(kappa)) W`` in blocks of rows, in float64."""
         return self._weighted(self.array, kappa)
-
-    def gram(self, kappa: Array) -> Array:
-        """Return the lower triangle of ``W^T diag(kappa) W`` by BLAS, however many entries are zero."""
-        return dense_gram(self._weighted(self.array, kappa), self.shape[1])
 
     def row_gram(self, scale: Array) -> Array:
         """Return the lower triangle of ``W diag(scale) W^T``."""
@@ -164,27 +145,7 @@ class DenseWeights(Weights):
         return self._mapped(self.array) if self._maps else self.array.copy()
 
     def _label(self) -> str:
-        names = [entry_map.__name__.strip("_") for entry_map in self._maps]
-        return " of ".join([*reversed(names), type(self).__name__])
-
-
-def dense_of(shape: tuple[int, int], row: Array, column: Array, value: Array) -> Array:
-    """Return the dense matrix of these entries, zero elsewhere."""
-    matrix = np.zeros(shape, value.dtype)
-    matrix[row, column] = value
-    return matrix
-
-
-def _absolute(entries: Array, result: Array) -> Array:
-    return np.abs(entries, out=result)
-
-
-def _square(entries: Array, result: Array) -> Array:
-    return np.square(entries, out=result)
-
-
-def _indicator(entries: Array, result: Array) -> Array:
-    return np.not_equal(entries, 0, out=result)
+        return " of ".join([*reversed(self._maps), type(self).__name__])
 
 
 def _by_rows(array: Array) -> bool:

@@ -58,20 +58,8 @@ class LayeredWeights(Weights):
                 result[:, self.column_slices[k - 1]] += batch[:, self.row_slices[k]]
         return result
 
-    def __abs__(self) -> LayeredWeights:
-        return LayeredWeights([abs(part) for part in self.parts], 1)
-
-    def square(self) -> LayeredWeights:
-        """Return the weights w_ij^2."""
-        return LayeredWeights([part.square() for part in self.parts], 1)
-
-    def support(self) -> LayeredWeights:
-        """Return the weights that are 1 where w_ij is not zero, and 0 elsewhere."""
-        return LayeredWeights([part.support() for part in self.parts], 1)
-
-    def _columns(self, indices: Array | None) -> scipy.sparse.csc_array:
-        columns = self._by_row.tocsc()
-        return columns if indices is None else columns[:, indices]
+    def _with_map(self, name: str) -> LayeredWeights:
+        return LayeredWeights([part._once(name) for part in self.parts], 1)
 
     def _rows(self, indices: Array | None) -> scipy.sparse.csr_array:
         return self._by_row if indices is None else self._by_row[indices]

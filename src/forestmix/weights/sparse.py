@@ -1,39 +1,42 @@
-"""Sparse weights, held as one canonical CSR matrix."""
+"""Sparse weights, held as one canonical matrix, by rows or by columns."""
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy
+from numpy.typing import ArrayLike
 
 from forestmix.arrays import Array, working_dtype
 from forestmix.errors import ArgumentError
-from forestmix.weights.base import Weights
+from forestmix.weights.base import ENTRY_MAPS, Weights, as_indices
 from forestmix.weights.checks import check_matrix_shape, not_finite, sums_to_finite
 from forestmix.weights.storage import SparseStorage
 
 
-class SparseWeights(Weights):
+class CompressedWeights(Weights):
     """A scipy.sparse array or matrix, of any format, as weights.
 
-    Duplicate entries are summed and stored zeros dropped. The matrix given is never changed; if it is CSR,
-    canonical, and of float32 or float64, its arrays are shared and not copied: whoever changes them later
-    changes the weights. abs(W) and W.square() are made once and kept; they share the index arrays of W.
+    Duplicate entries are summed and stored zeros dropped. The matrix given is never changed; if it has the right
+    format, is canonical, and of float32 or float64, its arrays are shared and not copied: whoever changes them later
+    changes the weights. Weights with mapped entries share the index arrays of W.
 
     Attributes:
-        matrix: W itself, a canonical csr_array.
+        matrix: W itself, a canonical csr_array or csc_array.
     """
 
+    by_columns: ClassVar[bool]
+
     def __init__(self, matrix: Any) -> None:
-        self.matrix = _as_canonical(matrix)
+        self.matrix = _canonical(matrix, "csc" if self.by_columns else "csr")
         _check_finite(self.matrix)
         super().__init__((self.matrix.shape[0], self.matrix.shape[1]), self.matrix.dtype)
 
     @classmethod
-    def trusted(cls, matrix: scipy.sparse.csr_array) -> SparseWeights:
-        """Return the weights of a CSR matrix of which it is known that it is canonical and finite."""
+    def trusted(cls, matrix: Any) -> Self:
+        """Return the weights of a matrix of which it is known that it is canonical, finite and of the right format."""
         weights = cls.__new__(cls)
         weights.matrix = _marked_canonical(matrix)
         Weights.__init__(weights, (matrix.shape[0], matrix.shape[1]), matrix.dtype)
@@ -48,60 +51,61 @@ class SparseWeights(Weights):
         return _product(self.matrix, batch)
 
     def _adjoint(self, batch: Array) -> Array:
-        # The transpose is the same three arrays, read as CSC.
+        # The transpose is the same three arrays, read in the other format.
         return _product(self.matrix.T, batch)
 
-    def __abs__(self) -> SparseWeights:
-        return self._absolute
-
-    def square(self) -> SparseWeights:
-        """Return the weights w_ij^2."""
-        return self._square
-
-    @cached_property
-    def _absolute(self) -> SparseWeights:
+    def _with_map(self, name: str) -> Self:
         entries = self.matrix.data
         # Windows, for one, have no negative entry: then |W| costs no memory at all.
-        return self._with_entries(entries if np.all(entries > 0) else np.abs(entries))
-
-    @cached_property
-    def _square(self) -> SparseWeights:
-        return self._with_entries(np.square(self.matrix.data))
-
-    def support(self) -> SparseWeights:
-        """Return the weights that are 1 where w_ij is not zero, and 0 elsewhere."""
-        return self._with_entries(np.ones_like(self.matrix.data))
+        mapped = entries if name == "abs" and np.all(entries > 0) else ENTRY_MAPS[name](entries)
+        parts = (mapped, self.matrix.indices, self.matrix.indptr)
+        matrix = type(self.matrix)(parts, shape=self.shape)
+        return self.trusted(_canonical(matrix, matrix.format))
 
     def storage(self) -> SparseStorage:
-        """Return the three arrays of W as CSR."""
-        return SparseStorage(self.matrix.indptr, self.matrix.indices, self.matrix.data, False)
+        """Return the three arrays of W as CSR, or those of ``W^T``."""
+        return SparseStorage(self.matrix.indptr, self.matrix.indices, self.matrix.data, self.by_columns)
+
+    def take_rows(self, indices: ArrayLike) -> Self:
+        """Return the chosen rows as weights, in the same format."""
+        return type(self)(self.matrix[as_indices("rows", indices, self.shape[0])])
+
+    def gram(self, kappa: Array) -> Array:
+        """Return the lower triangle of ``W^T diag(kappa) W``; a copy by rows that it takes is not kept."""
+        return SparseWeights(self.matrix).gram(kappa) if self.by_columns else super().gram(kappa)
 
     def row_gram(self, scale: Array) -> Array:
-        """Return the lower triangle of ``W diag(scale) W^T``; the copy by columns that it takes is not kept."""
+        """Return the lower triangle of ``W diag(scale) W^T``, likewise."""
         return SparseWeights(self.matrix.T).gram(scale)
 
-    def _with_entries(self, entries: Array) -> SparseWeights:
-        """Return the weights that have ``entries`` where W has its own.
-
-        They are not checked: the square of a finite entry may overflow, which an algorithm reports as its status.
-        """
-        matrix = self.matrix
-        weights = SparseWeights.__new__(SparseWeights)
-        parts = (entries, matrix.indices, matrix.indptr)
-        weights.matrix = _as_canonical(scipy.sparse.csr_array(parts, shape=matrix.shape))
-        Weights.__init__(weights, self.shape, self.dtype)
-        return weights
+    def toarray(self) -> Array:
+        """Return W as a new dense array."""
+        return self.matrix.toarray()
 
     def _columns(self, indices: Array | None) -> scipy.sparse.csc_array:
-        return self._by_column if indices is None else _marked_canonical(self._by_column[:, indices])
+        columns = self.matrix if self.by_columns else self._turned
+        return columns if indices is None else _marked_canonical(columns[:, indices])
 
     def _rows(self, indices: Array | None) -> scipy.sparse.csr_array:
-        return self.matrix if indices is None else _marked_canonical(self.matrix[indices])
+        rows = self._turned if self.by_columns else self.matrix
+        return rows if indices is None else _marked_canonical(rows[indices])
 
     @cached_property
-    def _by_column(self) -> scipy.sparse.csc_array:
+    def _turned(self) -> Any:
         # Kept, for coordinate methods ask for one column after another.
-        return _marked_canonical(self.matrix.tocsc())
+        return _marked_canonical(self.matrix.tocsr() if self.by_columns else self.matrix.tocsc())
+
+
+class SparseWeights(CompressedWeights):
+    """Sparse weights by rows."""
+
+    by_columns: ClassVar[bool] = False
+
+
+class SparseColumnWeights(CompressedWeights):
+    """Sparse weights by columns, with no copy by rows."""
+
+    by_columns: ClassVar[bool] = True
 
 
 def _product(matrix: Any, batch: Array) -> Array:
@@ -111,17 +115,18 @@ def _product(matrix: Any, batch: Array) -> Array:
     return np.ascontiguousarray((matrix @ batch.T).T)
 
 
-def _as_canonical(given: Any) -> scipy.sparse.csr_array:
-    """Return ``given`` as a canonical CSR array of float32 or float64, sharing memory if it can."""
+def _canonical(given: Any, form: str) -> Any:
+    """Return ``given`` as a canonical array of this format, of float32 or float64, sharing memory if it can."""
     if not scipy.sparse.issparse(given):
         raise ArgumentError(f"W must be a scipy.sparse array or matrix; got {type(given).__name__}.")
     source: Any = given  # the stubs narrow it to a class without a shape
     dtype = working_dtype("W", source.dtype)
     check_matrix_shape("W", source.shape)
     # The dtype comes first: the sum of duplicates could overflow in a small integer type.
-    converted = source.astype(dtype, copy=False).tocsr()
+    converted = source.astype(dtype, copy=False).asformat(form)
     # A new array on the same memory: looking for duplicates writes flags into the object that is asked.
-    matrix = scipy.sparse.csr_array((converted.data, converted.indices, converted.indptr), shape=converted.shape)
+    kind = scipy.sparse.csc_array if form == "csc" else scipy.sparse.csr_array
+    matrix = kind((converted.data, converted.indices, converted.indptr), shape=converted.shape)
     if not matrix.has_canonical_format or not np.all(matrix.data):
         matrix = matrix.copy()
         matrix.sum_duplicates()
@@ -129,15 +134,16 @@ def _as_canonical(given: Any) -> scipy.sparse.csr_array:
     return matrix
 
 
-def _check_finite(matrix: scipy.sparse.csr_array) -> None:
+def _check_finite(matrix: Any) -> None:
     """Raise if a stored entry is not finite, naming the first in C order and their number."""
     if sums_to_finite(matrix.data):
         return
-    wrong = np.flatnonzero(~np.isfinite(matrix.data))
+    rows = matrix.tocsr()
+    wrong = np.flatnonzero(~np.isfinite(rows.data))
     if len(wrong):
         first = int(wrong[0])
-        row = int(np.searchsorted(matrix.indptr, first, side="right")) - 1
-        raise not_finite("W", len(wrong), (row, int(matrix.indices[first])), matrix.data[first])
+        row = int(np.searchsorted(rows.indptr, first, side="right")) - 1
+        raise not_finite("W", len(wrong), (row, int(rows.indices[first])), rows.data[first])
 
 
 def _marked_canonical(matrix: Any) -> Any:

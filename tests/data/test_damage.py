@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from forestmix.cli import app
 from forestmix.data import State, fetch, formats, list_datasets, load_mnist, registry, sources, verify
-from forestmix.data.layouts import ARRAY_NAMES
+from forestmix.data.formats import ARRAY_NAMES
 from forestmix.errors import ForestmixError
 
 MUTANTS = 300

@@ -4,12 +4,10 @@ import numpy as np
 import pytest
 
 import forestmix as fmx
-from forestmix.paper.beyond import ACCELERATED, BLOCKS, CAVI, FM
-from forestmix.paper.costs import COSTS, cheapest, cost_to_reach, verdict
+from forestmix.paper.claims import COSTS, cheapest, cost_to_reach, verdict
 from forestmix.paper.curves import Curve, Panel, pooled, run_race, run_steps, thinned
-from forestmix.paper.draws import draw_digits
-from forestmix.paper.figure2 import paper_algorithm
-from forestmix.paper.problems import region_problem, window_problem
+from forestmix.paper.figure2 import ACCELERATED, BLOCKS, CAVI, FM, paper_algorithm
+from forestmix.paper.problems import draw_digits, region_problem, window_problem
 from forestmix.paper.settings import Meter
 
 

@@ -5,8 +5,17 @@ import pytest
 
 import forestmix as fmx
 from forestmix import data
-from forestmix.paper.draws import Draw, draw_all, draw_digits, draw_photographs, scale
-from forestmix.paper.problems import RidgeProblem, kernel_problem, region_problem, window_problem
+from forestmix.paper.problems import (
+    Draw,
+    RidgeProblem,
+    draw_all,
+    draw_digits,
+    draw_photographs,
+    kernel_problem,
+    region_problem,
+    scale,
+    window_problem,
+)
 
 
 @pytest.fixture(scope="module")

@@ -35,7 +35,7 @@ def forest(
     from forestmix.cli.frames import check_out
     from forestmix.cli.show import show_json, show_line, show_rows
     from forestmix.cli.watch import ended, watched
-    from forestmix.report.forest import forest_table
+    from forestmix.report.saved import forest_table
 
     check_out(out)
     loaded = read_array(table)

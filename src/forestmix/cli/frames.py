@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,15 +44,6 @@ def _read(path: Path, kind: str) -> Any:
         with xarray.open_dataset(path, engine="h5netcdf") as dataset:
             return dataset.to_dataframe().reset_index()
     return pandas.read_csv(path, sep="\t" if kind == "tsv" else ",")
-
-
-def csv_text(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Return a table as CSV; numbers in full, so that they read back as the same floats."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
-    return stream.getvalue()
 
 
 def check_out(out: Path | None, *, files: bool = True) -> None:

@@ -112,9 +112,9 @@ def predict(
     """
     import forestmix as fmx
     from forestmix.cli.arrays import about
-    from forestmix.cli.frames import check_out, csv_text, read_table
+    from forestmix.cli.frames import check_out, read_table
     from forestmix.cli.show import records, show_json, show_line
-    from forestmix.paper.output import write_bytes
+    from forestmix.paper.output import csv_bytes, write_bytes
 
     check_out(out, files=False)
     loaded = loaded_as(fit, fmx.Fit, "a fit of regress")
@@ -122,13 +122,13 @@ def predict(
     with about(str(table)):
         found = loaded.predict(data, level, trials=column_or_number(trials), offset=column_or_number(offset))
     rows = [list(row.values()) for row in records(found)]
-    text = csv_text(["row", *found.columns], rows)
+    content = csv_bytes(["row", *found.columns], rows)
     if out is not None:
-        write_bytes(out, text.encode())
+        write_bytes(out, content)
     if json:
         show_json({"command": "predict", "level": level, "predictions": records(found)})
     elif out is None:
-        typer.echo(text, nl=False)
+        typer.echo(content.decode(), nl=False)
     else:
         show_line(f"Saved: {out}, {len(rows):,} rows.")
 

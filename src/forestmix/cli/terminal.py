@@ -23,7 +23,7 @@ from rich.table import Table
 
 from forestmix.data import DatasetStatus
 from forestmix.paper import Meter, Outcome
-from forestmix.paper.costs import GAPS, cost_table
+from forestmix.paper.claims import GAPS, cost_table
 from forestmix.paper.output import summary_table
 
 

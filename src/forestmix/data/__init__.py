@@ -9,9 +9,9 @@ from forestmix.data.images import (
     load_cifar10_sample,
     load_mnist,
     load_mnist_sample,
+    load_table,
 )
 from forestmix.data.registry import Dataset
-from forestmix.data.simulated import load_table
 
 __all__ = [
     "Dataset",

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import pooch
 
-from forestmix.data.formats import BoundedReads, Bytes
-from forestmix.data.layouts import Arrays
+from forestmix.data.formats import Arrays, BoundedReads, Bytes
 from forestmix.errors import ForestmixError
 
 ENVIRONMENT_VARIABLE = "FORESTMIX_DATA"

@@ -13,7 +13,7 @@ from typing import Any
 import pooch
 
 from forestmix.data.cache import cache_path, cannot_write, checksum, make_cache_directory, read_arrays, write_arrays
-from forestmix.data.layouts import ARRAY_NAMES, Arrays
+from forestmix.data.formats import ARRAY_NAMES, Arrays
 from forestmix.data.registry import DATASETS, Dataset, RemoteFile, find_dataset
 from forestmix.data.sources import read_source
 from forestmix.errors import ForestmixError

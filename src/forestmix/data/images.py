@@ -1,17 +1,21 @@
-"""Loaders of images: samples that ship inside the package (ATTRIBUTION.md says whose they are), and fetched sets."""
+"""What ships inside the package: images (ATTRIBUTION.md says whose they are) and tables; and loaders of fetched images.
+
+``tools/make_tables.py`` drew the tables from models that it states.
+"""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
 from importlib import resources
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from forestmix.checks import one_of
 from forestmix.data.cache import cache_path, read_arrays
-from forestmix.errors import ArgumentError, ForestmixError
+from forestmix.errors import ArgumentError, ForestmixError, MissingExtraError, unknown_name
 
 SPLITS = ("train", "test")
 KERNEL_WIDTHS = (3, 5, 7)
@@ -84,3 +88,23 @@ def _load_fetched(name: str, split: str) -> Images:
     if images.ndim < 3 or labels.shape != images.shape[:1]:
         raise ForestmixError(f"{path} is damaged: its arrays do not fit together. Run: forestmix data fetch {name}")
     return Images(images, labels, np.arange(len(labels), dtype=np.int64))
+
+
+TABLES = ("clinic", "schools", "seeds")
+
+
+def load_table(name: str) -> Any:
+    """Return a table as a pandas frame.
+
+    "clinic": doctor visits of 150 people in several years (counts, an exposure, a group, some missing ages);
+    "schools": marks of pupils in classes in schools (a measurement, nested groups); "seeds": seeds that germinated in
+    pots on benches (successes out of trials, a group).
+    """
+    if name not in TABLES:
+        raise unknown_name("name", name, TABLES)
+    try:
+        import pandas
+    except ImportError as error:
+        raise MissingExtraError("load_table needs pandas: pip install 'forestmix[regression]'") from error
+    with (resources.files("forestmix.data") / "tables" / f"{name}.csv").open("rb") as stream:
+        return pandas.read_csv(stream)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from forestmix.checks import one_of
-from forestmix.data.layouts import CIFAR10_LAYOUTS, MNIST_LAYOUTS, Layout
+from forestmix.data.formats import CIFAR10_LAYOUTS, MNIST_LAYOUTS, Layout
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from forestmix.data.formats import LARGEST_MEMBER, BoundedReads, damaged
-from forestmix.data.layouts import FOLDERS, Arrays
+from forestmix.data.formats import FOLDERS, LARGEST_MEMBER, Arrays, BoundedReads, damaged
 from forestmix.data.registry import Dataset
 from forestmix.errors import ArgumentError, ForestmixError
 

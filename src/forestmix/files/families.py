@@ -8,14 +8,11 @@ from typing import Any
 import numpy as np
 
 from forestmix import scales
+from forestmix.arrays import host
 from forestmix.families import Bernoulli, Binomial, Exponential, Gaussian, Laplace, Mixed, Poisson, SpikeSlab
 from forestmix.families.weighted import Weighted, WeightedGaussian
 from forestmix.files.codec import Codec, record, state
 from forestmix.latents import LATENTS, ArrayFactors, GaussianFactors
-
-
-def _built_mixed(given: dict[str, Any]) -> Mixed:
-    return Mixed(given["families"], given["which"])
 
 
 def _case_weights(kind: str, type_: type[Weighted] | type[WeightedGaussian]) -> Codec:
@@ -27,8 +24,6 @@ def _case_weights(kind: str, type_: type[Weighted] | type[WeightedGaussian]) -> 
 
 def _array_factors(factors: ArrayFactors) -> dict[str, Any]:
     """Return the factors of an array on another device as those of a NumPy array."""
-    from forestmix.arrays import host
-
     return {"mean": host(factors.mean), "sd": host(factors.sd)}
 
 
@@ -37,17 +32,13 @@ def _factors(type_: type) -> Codec:
     return record(f"{type_.__name__.removesuffix('Factors')} factors", type_, names)
 
 
-def _scale(type_: Any) -> Codec:
-    return record(f"scale {type_.__name__}", type_, type_.parameters)
-
-
-SCALES = (
+SCALES: tuple[type[scales.Scale], ...] = (
     scales.Exponential, scales.Flat, scales.FromData, scales.HalfCauchy, scales.HalfNormal, scales.HalfStudentT,
     scales.InverseGamma,
 )  # fmt: skip
 
 CODECS = (
-    *map(_scale, SCALES),
+    *(record(f"scale {one.__name__}", one, one.parameters) for one in SCALES),
     record("places of scales", scales.Places, ("unknowns", "which", "known")),
     state("Gaussian", Gaussian, ("sd_left_out", "places", "sd")),
     state("Bernoulli", Bernoulli, ()),
@@ -56,7 +47,7 @@ CODECS = (
     *(state(prior.__name__, prior, prior.parameters) for prior in (Exponential, Laplace, SpikeSlab)),
     _case_weights("case weights of rows", Weighted),
     _case_weights("case weights of Gaussian rows", WeightedGaussian),
-    Codec("Mixed", Mixed, lambda one: {"families": one.families, "which": one.which}, _built_mixed),
+    record("Mixed", Mixed, ("families", "which")),
     *map(_factors, LATENTS.values()),
     Codec("Gaussian factors of an array", ArrayFactors, _array_factors, lambda given: GaussianFactors(**given)),
 )

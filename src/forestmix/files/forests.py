@@ -8,7 +8,7 @@ import numpy as np
 
 from forestmix.errors import ForestmixError
 from forestmix.files.codec import Codec, record
-from forestmix.files.generators import built_generator, generator_fields
+from forestmix.files.models import built_generator, generator_fields
 from forestmix.forest.estimator import ForestMixtureModel
 from forestmix.forest.parameters import ForestParameters
 

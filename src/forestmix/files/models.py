@@ -1,4 +1,4 @@
-"""Codecs of models and of the data that they are given."""
+"""Codecs of models and of the data that they are given, with times and random generators as plain values."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import numpy as np
+
+from forestmix.errors import ForestmixError
 from forestmix.files.codec import Codec, record
 from forestmix.model import DEF, Layer, Observations, Prior
 
@@ -51,3 +54,35 @@ CODECS = (
     record("duration", timedelta, ("days", "seconds", "microseconds")),
     record("observations", Observations, ("x", "observed", "single")),
 )
+
+
+_KINDS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
+
+
+def generator_fields(rng: np.random.Generator) -> dict[str, Any]:
+    """Return the state, with whole numbers as texts: they have up to 128 bits."""
+    if type(rng.bit_generator).__name__ not in _KINDS:
+        raise ForestmixError(f"A file cannot hold a generator of type {type(rng.bit_generator).__name__}.")
+    return {"state": _plain(rng.bit_generator.state)}
+
+
+def built_generator(given: dict[str, Any]) -> np.random.Generator:
+    """Return a generator that draws what the one that was saved would have drawn next."""
+    restored = _restored(given["state"])
+    if restored["bit_generator"] not in _KINDS:
+        raise ValueError(f"generator {restored['bit_generator']!r}")
+    source = getattr(np.random, restored["bit_generator"])(0)
+    source.state = restored
+    return np.random.Generator(source)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(part) for key, part in value.items()}
+    return value if isinstance(value, str | np.ndarray) else f"int {int(value)}"
+
+
+def _restored(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _restored(part) for key, part in value.items()}
+    return int(value.removeprefix("int ")) if isinstance(value, str) and value.startswith("int ") else value

@@ -1,21 +1,80 @@
-"""Codecs of fitted regressions: formula, table, priors and solution."""
+"""Codecs of fitted regressions: formula, table, priors and solution.
+
+Columns of the table are those that ``forestmix.regression.frames`` makes: numbers, booleans, times, categories and
+texts.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from forestmix.arrays import Array
 from forestmix.errors import ForestmixError
 from forestmix.files.codec import Codec, record
 from forestmix.files.formulas import StoredSpec, check_formula, is_sparse, stored_context
-from forestmix.files.frames import built_frame, built_index, frame_fields, index_fields
 from forestmix.inference.status import Status
 from forestmix.regression.cases import Cases
 from forestmix.regression.fit import Fit
 from forestmix.regression.formula import Block, Design, _GroupBlocks
+from forestmix.regression.frames import libraries
 from forestmix.regression.groups import Levels
 from forestmix.regression.priors import BlockPrior, Priors
 from forestmix.regression.solve import Solution
 from forestmix.regression.terms import parse
+
+
+def _column(name: str, column: Any) -> dict[str, Any]:
+    """Return a column of a frame, or the levels of a factor, an index of pandas."""
+    pandas, _, _ = libraries()
+    if isinstance(column.dtype, pandas.CategoricalDtype):
+        values = pandas.Categorical(column)
+        return {
+            "form": "categories", "codes": np.asarray(values.codes, np.int64), "ordered": bool(values.ordered),
+            "categories": _column(f"the categories of {name}", values.categories),
+        }  # fmt: skip
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "biuf":
+        return {"form": "numbers", "values": column.to_numpy()}
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "mM":
+        values = column.to_numpy()
+        return {"form": "times", "values": values.view(np.int64), "dtype": values.dtype.name}
+    return {"form": "texts", "values": _texts(name, column), "dtype": str(column.dtype)}
+
+
+def _texts(name: str, column: Any) -> list[Any]:
+    """Return the distinct entries, and which of them each row has: a column of texts often has few."""
+    values = np.asarray(column, object)
+    entries = [None if _is_missing(entry) else entry for entry in values.tolist()]
+    wrong = [entry for entry in entries if entry is not None and not isinstance(entry, str | bool | int | float)]
+    if wrong:
+        raise ForestmixError(f"A file cannot hold column {name!r}, which has {wrong[0]!r}; make it texts or numbers.")
+    return entries
+
+
+def _is_missing(entry: Any) -> bool:
+    return entry is None or (isinstance(entry, float) and entry != entry) or type(entry).__name__ == "NAType"
+
+
+def _built_column(pandas: Any, given: dict[str, Any]) -> Any:
+    form = given["form"]
+    if form == "categories":
+        categories = pandas.Index(_built_column(pandas, given["categories"]))
+        return pandas.Categorical.from_codes(given["codes"], categories=categories, ordered=given["ordered"])
+    if form == "numbers":
+        return given["values"]
+    if form == "times":
+        return _times(given["values"], given["dtype"])
+    if form != "texts":
+        raise ValueError(f"a column of {form!r}")
+    return pandas.array(given["values"], dtype="str" if given["dtype"].startswith("str") else object)
+
+
+def _times(values: Array, dtype: str) -> Array:
+    if np.dtype(dtype).kind not in "mM":
+        raise ValueError(f"times of {dtype}")
+    return values.view(np.dtype(dtype))
+
 
 _CASES = ("rows", "response", "trials", "offset", "weights", "labels", "message")
 
@@ -26,15 +85,17 @@ def _cases(cases: Cases) -> dict[str, Any]:
         raise ForestmixError(f"A file cannot hold the classes {classes!r}; make the response texts or numbers.")
     return {
         **{name: getattr(cases, name) for name in _CASES},
-        "frame": frame_fields(cases.frame),
+        "frame": [{"name": name, "column": _column(name, cases.frame[name])} for name in cases.frame.columns],
         "classes": None if classes is None else list(classes),
     }
 
 
 def _built_cases(given: dict[str, Any]) -> Cases:
-    plain = {name: given[name] for name in _CASES}
+    pandas, _, _ = libraries()
+    columns = {one["name"]: _built_column(pandas, one["column"]) for one in given["frame"]}
     classes = None if given["classes"] is None else tuple(given["classes"])
-    return Cases(frame=built_frame(given["frame"]), classes=classes, **plain)
+    plain = {name: given[name] for name in _CASES}
+    return Cases(frame=pandas.DataFrame(columns, copy=False), classes=classes, **plain)
 
 
 def _design(design: Design) -> dict[str, Any]:
@@ -77,11 +138,13 @@ def _built_block(given: dict[str, Any], levels: Levels | None) -> Block:
 
 
 def _levels(levels: Levels) -> dict[str, Any]:
-    return {"factors": levels.factors, "parts": [index_fields(part) for part in levels.parts], "keys": levels.keys}
+    parts = [_column("the levels of a factor", part) for part in levels.parts]
+    return {"factors": levels.factors, "parts": parts, "keys": levels.keys}
 
 
 def _built_levels(given: dict[str, Any]) -> Levels:
-    parts = tuple(built_index(part) for part in given["parts"])
+    pandas, _, _ = libraries()
+    parts = tuple(pandas.Index(_built_column(pandas, part)) for part in given["parts"])
     return Levels(tuple(given["factors"]), parts, given["keys"])
 
 

@@ -1,19 +1,187 @@
-"""Codecs of results: how a run went, and the factors that it found."""
+"""Codecs of what results are: posteriors with their components and scales, and how a run went.
+
+A covariance is stored by what defines it, the curvatures of the rows and the prior's precisions. W is the model's, so
+it is not stored again, and the factor is made anew when it is asked for: the same numbers, from the same arrays.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from forestmix.files.codec import Codec, record
+from forestmix.errors import ForestmixError
+from forestmix.files.codec import Codec, record, state
 from forestmix.files.families import dtype_of
-from forestmix.files.posteriors import components_of, joined_components
+from forestmix.files.models import built_generator, generator_fields
 from forestmix.inference.status import Status, Trace
+from forestmix.model import DEF, Layer, Observations
+from forestmix.posterior.columns import Columns
+from forestmix.posterior.component import Component, FactorisedComponent
+from forestmix.posterior.covariance import Covariance, CovarianceBatch, DiagonalCovariance, FactoredCovariance
 from forestmix.posterior.each import EachPosterior
+from forestmix.posterior.factor import BlockFactor
+from forestmix.posterior.iterative import IterativeCovariance
 from forestmix.posterior.layer import LayerPosterior
 from forestmix.posterior.posterior import Posterior
+from forestmix.posterior.remainder import Remainder
 from forestmix.posterior.result import Result
+from forestmix.posterior.row_factored import RowFactoredCovariance
+from forestmix.posterior.scale_posterior import ScalePosterior
+from forestmix.posterior.system import LatentSystem
+
+
+class Surroundings:
+    """What the covariances of a model share: W in double precision, its columns, and the prior."""
+
+    def __init__(self, model: DEF, data: Observations) -> None:
+        self.model, self.data = model, data
+
+    @cached_property
+    def system(self) -> LatentSystem:
+        """Rows, weights and prior as one linear system."""
+        return LatentSystem(self.model, self.data)
+
+    @cached_property
+    def columns(self) -> Columns:
+        """The columns of W, parted as a factor needs them."""
+        return Columns(self.model.layers[0].weights.in_double())
+
+
+class _CovarianceCodec(NamedTuple):
+    """One type of covariance: its fields, and how to build it where W is known."""
+
+    type: type[Covariance]
+    fields: Callable[[Any], dict[str, Any]]
+    build: Callable[[dict[str, Any], Surroundings], Covariance]
+
+
+def _iterative(one: IterativeCovariance) -> dict[str, Any]:
+    return {
+        "kappa": one.kappa, "scale": one.system.scale, "tol": one.tol, "progress": one.progress, "_count": one._count,
+        "_moment": one._moment, "_draws": one._draws, "generator": generator_fields(one._rng),
+    }  # fmt: skip
+
+
+def _built_iterative(given: dict[str, Any], around: Surroundings) -> IterativeCovariance:
+    system = around.system
+    one = IterativeCovariance(
+        system.weights, given["kappa"], given["scale"], system.stacked.prior_variance, given["tol"],
+        built_generator(given["generator"]), progress=given["progress"],
+    )  # fmt: skip
+    one._count, one._moment, one._draws = given["_count"], given["_moment"], given["_draws"]
+    return one
+
+
+def _block(one: BlockFactor) -> dict[str, Any]:
+    wider = None if one._wider is None else list(one._wider)
+    return {"kappa": one.kappa, "precision": one.prior_precision, "held": one._held is not None, "wider": wider}
+
+
+def _built_block(given: dict[str, Any], around: Surroundings) -> BlockFactor:
+    one = BlockFactor(around.columns, given["kappa"], given["precision"])
+    # Files of older versions have no variances wider than q's.
+    if given.get("wider") is not None:
+        one = one.widened(Remainder(*given["wider"]))
+    return one if given["held"] else one.released()
+
+
+def _factored(type_: type[FactoredCovariance]) -> _CovarianceCodec:
+    names = ("kappa", "scale", "tol", "keep")
+
+    def build(given: dict[str, Any], around: Surroundings) -> FactoredCovariance:
+        parts = (given["kappa"], given["scale"], given["tol"])
+        return type_(around.system.weights, *parts, keep=given["keep"])
+
+    return _CovarianceCodec(type_, lambda one: {name: getattr(one, name) for name in names}, build)
+
+
+_COVARIANCES = {
+    "diagonal": _CovarianceCodec(
+        DiagonalCovariance, lambda one: {"variance": one.variance()},
+        lambda given, _: DiagonalCovariance(given["variance"]),
+    ),
+    "factored": _factored(FactoredCovariance),
+    "factored by rows": _factored(RowFactoredCovariance),
+    "block": _CovarianceCodec(BlockFactor, _block, _built_block),
+    "iterative": _CovarianceCodec(IterativeCovariance, _iterative, _built_iterative),
+}  # fmt: skip
+
+
+def components_of(components: Sequence[Component]) -> list[dict[str, Any]]:
+    """Return what defines each component but W, which all of them share with the model."""
+    return [_component(one) for one in components]
+
+
+def _component(component: Component) -> dict[str, Any]:
+    if isinstance(component, FactorisedComponent):
+        return {"form": "factorised", "factors": list(component.factors), "family": component.layer.family}
+    kinds = [_kind_of(one) for one in component.covariance.distinct]
+    return {
+        "form": "normal",
+        "mean": component.mean,
+        "family": component.layer.family,
+        "scales": [{"scale": scale, "value": value} for scale, value in component.scales.items()],
+        "which": component.covariance.which,
+        "covariances": kinds,
+        "distinct": [
+            _COVARIANCES[kind].fields(one) for kind, one in zip(kinds, component.covariance.distinct, strict=True)
+        ],
+    }
+
+
+def _kind_of(covariance: Covariance) -> str:
+    kinds = {codec.type: kind for kind, codec in _COVARIANCES.items()}
+    if type(covariance) not in kinds:
+        raise ForestmixError(f"A file cannot hold a covariance of type {type(covariance).__name__}.")
+    return kinds[type(covariance)]
+
+
+def joined_components(given: list[dict[str, Any]], model: DEF, data: Observations) -> tuple[Component, ...]:
+    """Return the components, with the model's W."""
+    around = Surroundings(model, data)
+    return tuple(_built_component(one, around) for one in given)
+
+
+def _built_component(given: dict[str, Any], around: Surroundings) -> Component:
+    layer: Layer = around.model.layers[0].with_family(given["family"])
+    if given["form"] == "factorised":
+        return FactorisedComponent(given["factors"], layer)
+    distinct = [
+        _COVARIANCES[kind].build(fields, around)
+        for kind, fields in zip(given["covariances"], given["distinct"], strict=True)
+    ]
+    scales = {one["scale"]: one["value"] for one in given["scales"]}
+    return Component(given["mean"], CovarianceBatch(distinct, given["which"]), layer, scales)
+
+
+def _posterior(posterior: Posterior) -> dict[str, Any]:
+    return {
+        "model": posterior.model,
+        "data": posterior.data,
+        "kind": posterior.kind,
+        "components": components_of(posterior.mixture.components),
+        "weights": posterior.mixture.weights,
+        "factors": posterior.factors,
+        "scales": [{"name": name, "posterior": one} for name, one in posterior.scales.items()],
+        "log_evidence": posterior._log_evidence,
+    }
+
+
+def _built_posterior(given: dict[str, Any]) -> Posterior:
+    return Posterior(
+        joined_components(given["components"], given["model"], given["data"]), given["weights"], given["model"],
+        given["data"], given["kind"], factors=None if given["factors"] is None else tuple(given["factors"]),
+        scales={one["name"]: one["posterior"] for one in given["scales"]},
+        log_evidence=_as_number(given["log_evidence"]),
+    )  # fmt: skip
+
+
+def _as_number(value: Any) -> Any:
+    return float(value) if isinstance(value, int) else value
+
 
 #: What is stored as it is.
 _PLAIN = ("layers", "algorithm", "objective_name", "objective", "climbed", "converged", "n_iter", "trace", "model",
@@ -63,6 +231,12 @@ def _layer(layer: LayerPosterior) -> dict[str, Any]:
 
 
 CODECS = (
+    state(
+        "posterior of a scale", ScalePosterior,
+        ("scale", "_theta", "_density", "_cumulative", "mean", "sd", "log_mean", "log_sd"),
+    ),
+    Codec("posterior", Posterior, _posterior, _built_posterior),
+    record("posterior of each", EachPosterior, ("parts", "model", "data")),
     record("trace", Trace, ("iteration", "step", "sweeps", "objective", "gradient_norm", "seconds")),
     Codec(
         "posterior of a layer", LayerPosterior, _layer,

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 import forestmix as fmx
-from forestmix.paper.draws import Floats
-from forestmix.paper.problems import RidgeProblem
+from forestmix.paper.problems import Floats, RidgeProblem
 from forestmix.paper.settings import Meter
 
 #: So tight that nothing stops before its last iteration, unless it cannot move any more.

@@ -23,15 +23,14 @@ from forestmix.paper.run import Outcome
 _LIBRARIES = ("forestmix", "numpy", "scipy", "numba")
 
 
-def prepare_folder(folder: Path) -> Path:
-    """Return the output folder, made if need be."""
+def prepare_folder(folder: Path) -> None:
+    """Make the output folder if need be."""
     if folder.exists() and not folder.is_dir():
         raise fmx.ArgumentError(f"--out must be a folder; got {str(folder)!r}, which is a file.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise fmx.ForestmixError(f"cannot make the folder {folder}: {error}") from error
-    return folder
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -54,7 +53,7 @@ def write_outcome(folder: Path, outcome: Outcome) -> None:
     if outcome.races:
         _write_races(folder, outcome.races)
     rows = list(summary(outcome.panels))
-    _write_table(folder / "summary.csv", list(rows[0]), ([*row.values()] for row in rows))
+    write_bytes(folder / "summary.csv", csv_bytes(list(rows[0]), ([*row.values()] for row in rows)))
     settings = asdict(outcome.settings) | {"seeds": list(outcome.settings.seeds), "versions": environment()}
     for name, content in (("claims", [asdict(claim) for claim in outcome.claims]), ("settings", settings)):
         write_bytes(folder / f"{name}.json", (json.dumps(content, indent=2) + "\n").encode())
@@ -96,13 +95,13 @@ def environment() -> dict[str, str]:
     return versions | {"platform": platform.platform(), "processor": platform.machine()}
 
 
-def _write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Write a CSV file; numbers in full, so that they read back as the same floats."""
+def csv_bytes(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:
+    """Return a CSV file; numbers in full, so that they read back as the same floats."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(header)
     writer.writerows([value.item() if isinstance(value, np.generic) else value for value in row] for row in rows)
-    write_bytes(path, stream.getvalue().encode())
+    return stream.getvalue().encode()
 
 
 def _write_panel(folder: Path, panel: Panel) -> None:
@@ -114,7 +113,7 @@ def _write_panel(folder: Path, panel: Panel) -> None:
         for place, image in enumerate(curve.images)
         for iteration in range(len(curve.loss))
     )
-    _write_table(folder / f"{panel.name}.csv", header, rows)
+    write_bytes(folder / f"{panel.name}.csv", csv_bytes(header, rows))
 
 
 def _write_races(folder: Path, races: Sequence[Panel]) -> None:
@@ -127,10 +126,10 @@ def _write_races(folder: Path, races: Sequence[Panel]) -> None:
         for place, image in enumerate(curve.images)
         for row, (step, sweeps) in enumerate(zip(curve.step, curve.sweeps, strict=True))
     )
-    _write_table(folder / "beyond.csv", header, rows)
+    write_bytes(folder / "beyond.csv", csv_bytes(header, rows))
     times = (
         (problem, curve.label, step, sweeps, seconds)
         for problem, curve in thin
         for step, sweeps, seconds in zip(curve.step, curve.sweeps, curve.seconds, strict=True)
     )
-    _write_table(folder / "timings.csv", ("problem", "curve", "step", "sweeps", "seconds"), times)
+    write_bytes(folder / "timings.csv", csv_bytes(("problem", "curve", "step", "sweeps", "seconds"), times))

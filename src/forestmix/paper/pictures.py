@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from forestmix.paper.costs import COSTS
+from forestmix.paper.claims import COSTS
 from forestmix.paper.curves import Panel, labels, pooled, thinned
 from forestmix.plots.style import BLACK, RC, look_of
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from forestmix.paper.beyond import run_races
 from forestmix.paper.claims import Claim, check_claims
 from forestmix.paper.curves import Panel
-from forestmix.paper.figure2 import run_panel
+from forestmix.paper.figure2 import run_panel, run_races
 from forestmix.paper.pictures import draw_figure2, draw_races
 from forestmix.paper.settings import Meter, Settings
 

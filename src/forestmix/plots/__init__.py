@@ -1,11 +1,7 @@
 """Pictures of results. Each returns its axes; matplotlib is imported when a plot is asked for, not before."""
 
-from forestmix.plots.groups import plot_groups
-from forestmix.plots.intervals import plot_intervals, plot_posterior
-from forestmix.plots.parents import plot_parents
-from forestmix.plots.predictive import plot_predictive
-from forestmix.plots.rows import plot_gap, plot_loo
-from forestmix.plots.scales import plot_scales
+from forestmix.plots.intervals import plot_groups, plot_intervals, plot_posterior, plot_scales
+from forestmix.plots.rows import plot_gap, plot_loo, plot_parents, plot_predictive
 from forestmix.plots.trace import plot_objective, plot_trace
 
 __all__ = [

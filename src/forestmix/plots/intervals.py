@@ -1,14 +1,15 @@
-"""Means and intervals: a line for each effect or latent, or a band where there are many."""
+"""Posteriors: a line for each effect or latent, or a band where there are many; levels of groups; unknown scales."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from forestmix.arrays import Array
-from forestmix.plots.style import BLACK, BLUE, GREY, SKY, look, one_axes
+from forestmix.errors import ArgumentError
+from forestmix.plots.style import BLACK, BLUE, GREEN, GREY, MANY, ORANGE, SKY, VERMILION, look, one_axes
 from forestmix.posterior.table import Table, summary
 
 if TYPE_CHECKING:
@@ -131,3 +132,74 @@ def _band(axes: Any, names: Sequence[str], mean: Array, ends: Sequence[Sequence[
 def _short(name: str) -> str:
     """Return a name that fits beside a picture; dollars stand for themselves, not for formulas."""
     return (name if len(name) <= LETTERS else f"{name[: LETTERS - 1]}…").replace("$", r"\$")
+
+
+#: Up to this many levels have their names below.
+NAMED_LEVELS = 30
+
+
+def plot_groups(table: Table, axes: Any = None) -> Any:
+    """Plot the effects of levels sorted by their means, with intervals, and return the axes.
+
+    Args:
+        table: such as ``Fit.groups`` returns.
+        axes: matplotlib axes; a new figure when left out.
+
+    """
+    with look():
+        axes = one_axes(axes, (6.2, 3.4))
+        order = np.argsort(table["mean"])
+        low, high = (values[order] for values in ends_of(table))
+        place, many = np.arange(len(order)), len(order) > MANY
+        axes.axhline(0, color=GREY, linewidth=0.8)
+        axes.vlines(place, low, high, color=SKY, linewidth=0.4 if many else 1.2, rasterized=many)
+        axes.plot(place, table["mean"][order], "," if many else ".", color=BLUE, markersize=4, rasterized=many)
+        axes.set_ylabel(f"{table.title}: mean, {ends_named(table)}")
+        axes.grid(visible=False, axis="x")
+        if len(order) <= NAMED_LEVELS:
+            axes.set_xticks(place, [table.names[row].replace("$", r"\$") for row in order], rotation=90)
+        else:
+            axes.set_xticks([])
+            axes.set_xlabel(f"{len(order):,} levels, from the least to the greatest")
+    return axes
+
+
+COLOURS = (BLUE, VERMILION, GREEN, ORANGE, SKY)
+#: The densities are drawn over this central share of each posterior.
+SHARE = 0.995
+#: Scales whose sds differ by more than this factor are drawn on a logarithmic axis, or the narrow ones would be spikes.
+APART = 10.0
+
+
+def plot_scales(scales: Mapping[str, Any], axes: Any = None) -> Any:
+    """Plot the posterior density of each unknown scale, its central 90 % shaded, and return the axes.
+
+    Scales of different size have a logarithmic axis, and densities of their logarithms.
+
+    Args:
+        scales: posteriors of scales by name, such as ``Posterior.scales``.
+        axes: matplotlib axes; a new figure when left out.
+
+    """
+    if not scales:
+        raise ArgumentError("scales must have at least one entry; this model has no unknown scale.")
+    sds = [one.sd for one in scales.values()]
+    logarithmic = max(sds) > APART * min(sds)
+    with look():
+        axes = one_axes(axes, (6.2, 3.0))
+        for place, (name, one) in enumerate(scales.items()):
+            colour, (low, high) = COLOURS[place % len(COLOURS)], one.interval(0.9)
+            first, last = one.interval(SHARE)
+            grid = np.geomspace(first, last, 400) if logarithmic else np.linspace(first, last, 400)
+            density = one.density(grid) * (grid if logarithmic else 1.0)
+            inside = (grid >= low) & (grid <= high)
+            axes.fill_between(grid, density, where=inside, color=colour, alpha=0.18, linewidth=0)
+            axes.plot(grid, density, color=colour, label=name.replace("$", r"\$"))
+        if logarithmic:
+            axes.set_xscale("log")
+        axes.set_ylim(bottom=0)
+        axes.set_yticks([])
+        axes.set_xlabel("scale; shaded: the central 90 %")
+        axes.set_ylabel("density of the logarithm" if logarithmic else "posterior density")
+        axes.legend()
+    return axes

@@ -1,13 +1,14 @@
-"""A number for each row: how well it is predicted by the others, and what the forest mixture bound loses on it."""
+"""Rows: how well each is predicted, what the forest mixture bound loses on it, its parents, and x beside drawn data."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy
 
 from forestmix.arrays import Array
-from forestmix.plots.style import BLUE, MANY, ORANGE, VERMILION, look, one_axes
+from forestmix.plots.style import BLACK, BLUE, MANY, ORANGE, SKY, VERMILION, look, one_axes
 
 if TYPE_CHECKING:
     from forestmix.posterior.loo import LeaveOneOut
@@ -60,3 +61,81 @@ def _points(axes: Any, values: Array, colour: str) -> None:
     many = len(values) > MANY
     axes.plot(np.arange(len(values)), values, ".", color=colour, markersize=2 if many else 4.5, rasterized=many)
     axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
+
+
+def plot_predictive(
+    observed: Array, drawn: Array, counts: bool, axes: Any = None, trials: Array | None = None
+) -> Any:  # fmt: skip
+    """Plot the cumulative distribution of the response beside those of drawn data sets, and return the axes.
+
+    Args:
+        observed: the response, (n,).
+        drawn: data sets that the fit predicts, (size, n).
+        counts: whether responses are whole numbers, so that lines are steps.
+        axes: matplotlib axes; a new figure when left out.
+        trials: of binomial responses, (n,); shares of them are drawn then, since counts would show the trials.
+
+    """
+    if trials is not None:
+        observed, drawn, counts = observed / trials, drawn / trials, False
+    from matplotlib.ticker import MaxNLocator
+
+    with look():
+        axes = one_axes(axes, (6.2, 3.4))
+        share = np.arange(1, len(observed) + 1) / len(observed)
+        style: dict[str, Any] = {"drawstyle": "steps-post"} if counts else {}
+        for row, one in enumerate(np.sort(drawn, axis=1)):
+            label = "drawn from the fit" if row == 0 else None
+            axes.plot(one, share, color=SKY, linewidth=0.6, alpha=0.5, label=label, rasterized=True, **style)
+        axes.plot(np.sort(observed), share, color=BLACK, linewidth=1.8, label="observed", **style)
+        low, high = np.quantile(drawn, [0.001, 0.999])
+        low, high = min(low, observed.min()), max(high, observed.max())
+        margin = 0.03 * (high - low) or 0.5
+        axes.set_xlim(low - margin, high + margin)
+        axes.set_ylim(0, 1.02)
+        if counts:
+            axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
+        axes.set_xlabel("response" if trials is None else "response, share of the trials")
+        axes.set_ylabel("share of rows up to it")
+        axes.legend(loc="lower right")
+    return axes
+
+
+#: Larger matrices are shown by the greatest entry of each tile.
+MOST_ROWS, MOST_COLUMNS = 400, 400
+
+
+def plot_parents(epsilon: Any, axes: Any = None) -> Any:
+    """Plot epsilon, how much each latent stands for each row (paper, Theorem 1), as a map, and return the axes.
+
+    A row with one dark entry has one parent, as in a forest; a row of many pale ones is shared by many latents.
+
+    Args:
+        epsilon: (n, m), dense or sparse, as in ``fmx.optimal_auxiliary(model, q).epsilon``.
+        axes: matplotlib axes; a new figure when left out.
+
+    """
+    shown = _tiles(epsilon)
+    n, m = epsilon.shape
+    with look():
+        axes = one_axes(axes, (6.2, 3.6))
+        axes.grid(visible=False)
+        image = axes.imshow(
+            shown, aspect="auto", cmap="Blues", vmin=0, vmax=1, interpolation="nearest",
+            extent=(-0.5, m - 0.5, n - 0.5, -0.5),
+        )  # fmt: skip
+        axes.figure.colorbar(image, ax=axes, label="share of the row", pad=0.02)
+        axes.set_xlabel("latent")
+        axes.set_ylabel("row")
+    return axes
+
+
+def _tiles(epsilon: Any) -> Array:
+    """Return the matrix, or the greatest entry of each tile of a large one."""
+    n, m = epsilon.shape
+    entries = scipy.sparse.coo_array(epsilon)
+    rows, columns = entries.coords
+    height, width = -(-n // MOST_ROWS), -(-m // MOST_COLUMNS)
+    shown = np.zeros((-(-n // height), -(-m // width)))
+    np.maximum.at(shown, (rows // height, columns // width), entries.data)
+    return shown

@@ -12,12 +12,16 @@ pair of parentheses with a bar inside, ``(expression | factor)``::
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from forestmix.errors import ArgumentError
 
-_OPENING, _CLOSING, _QUOTES = "([{", ")]}", "'\"`"
+#: What closes each bracket and each quotation mark.
+_CLOSING = {"(": ")", "[": "]", "{": "}", "'": "'", '"': '"', "`": "`"}
+_QUOTES = "'\"`"
+_QUOTATION = re.compile(r"""'[^']*'|"[^"]*"|`[^`]*`""")
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,7 @@ def parse(formula: str) -> Terms:
             if piece.sign == "-" or piece.start > sides[1].start:
                 raise piece.error("a term is missing beside this sign.")
             continue
-        if "|" in _without_quotes(piece.text):
+        if "|" in _QUOTATION.sub("", piece.text):
             groups.extend(_group_terms(piece))
         elif piece.text.startswith("offset(") and piece.text.endswith(")"):
             offsets.append(_added(piece).text[len("offset(") : -1].strip())
@@ -116,7 +120,7 @@ def column_name(factor: str) -> str:
 def _group_terms(piece: _Piece) -> Iterator[GroupTerm]:
     """Yield the terms of groups that ``(expression | factor)`` stands for; a nested factor is several."""
     text = _added(piece).text
-    if not (text.startswith("(") and _closing(piece, piece.start) == piece.end - 1):
+    if not (text.startswith("(") and [place for place, _ in _outside(piece)] == [piece.end - 1]):
         raise piece.error("a term of groups stands by itself, '(expression | factor)', joined to others by +.")
     inside = piece.within(piece.start + 1, piece.end - 1)
     sides = [side for side in _split(inside, "|") if side.text or side.start in (inside.start, inside.end)]
@@ -159,50 +163,22 @@ def _split(piece: _Piece, separators: str) -> Iterator[_Piece]:
 
 
 def _outside(piece: _Piece) -> Iterator[tuple[int, str]]:
-    """Yield the characters of a piece that stand outside brackets and quotes, with their places."""
-    place = piece.start
-    while place < piece.end:
+    """Yield the characters of a piece outside brackets and quotes, and those that close them, with their places."""
+    opened: list[int] = []
+    for place in range(piece.start, piece.end):
         character = piece.formula[place]
-        if character in _QUOTES or character in _OPENING:
-            place = _closing(piece, place)
+        wanted = _CLOSING[piece.formula[opened[-1]]] if opened else ""
+        if character == wanted:
+            opened.pop()
+        elif wanted in _QUOTES and opened:
+            continue
         elif character in _CLOSING:
+            opened.append(place)
+        elif character in ")]}":
+            if opened:
+                break
             raise piece.within(place, place + 1).error("this bracket closes nothing.")
-        else:
+        if not opened:
             yield place, character
-        place += 1
-
-
-def _closing(piece: _Piece, place: int) -> int:
-    """Return where the bracket or the quotation that opens at ``place`` closes."""
-    opened = piece.formula[place]
-    end = piece.formula.find(opened, place + 1, piece.end) if opened in _QUOTES else -1
-    if opened in _OPENING:
-        wanted = _CLOSING[_OPENING.index(opened)]
-        inner = _Piece(piece.formula, place + 1, piece.end)
-        end = next((at for at, character in _until_closed(inner) if character == wanted), -1)
-    if end < 0:
-        raise piece.within(place, place + 1).error("this bracket or quotation mark is never closed.")
-    return end
-
-
-def _until_closed(piece: _Piece) -> Iterator[tuple[int, str]]:
-    """Yield the first closing bracket of a piece that none of its own brackets opened."""
-    place = piece.start
-    while place < piece.end:
-        character = piece.formula[place]
-        if character in _CLOSING:
-            yield place, character
-            return
-        place = _closing(piece, place) + 1 if character in _QUOTES or character in _OPENING else place + 1
-
-
-def _without_quotes(text: str) -> str:
-    """Return the text without what stands in quotes, for a look at its operators."""
-    kept, place = [], 0
-    while place < len(text):
-        if text[place] in _QUOTES:
-            place = _closing(_Piece(text, 0, len(text)), place)
-        else:
-            kept.append(text[place])
-        place += 1
-    return "".join(kept)
+    if opened:
+        raise piece.within(opened[-1], opened[-1] + 1).error("this bracket or quotation mark is never closed.")

@@ -6,13 +6,11 @@ from collections.abc import Iterable
 from html import escape
 from pathlib import Path
 
-from forestmix.paper.claims import Claim
-from forestmix.paper.costs import GAPS, cost_table, verdict
+from forestmix.paper.claims import GAPS, Claim, cost_table, verdict
 from forestmix.paper.output import environment, summary_table, write_bytes
 from forestmix.paper.run import Outcome
 from forestmix.paper.settings import Settings
-from forestmix.report.frame import Part, render_page
-from forestmix.report.html import heading, paragraph, picture, table
+from forestmix.report.html import Part, heading, paragraph, picture, render_page, table
 
 TITLE = "Figure 2 of the forest mixture bound, reproduced"
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from forestmix.paper.output import environment, write_bytes
-from forestmix.report import bounds, sections
-from forestmix.report.forest import is_forest, render_forest
-from forestmix.report.frame import Part, render_page
-from forestmix.report.html import paragraph, table
+from forestmix.report.html import Part, drawn, paragraph, render_page, table
+from forestmix.report.sections import all_sections, opening
 from forestmix.report.subject import Subject, subject_of
 
 
@@ -30,12 +30,7 @@ def render_saved(saved: Any, names: list[str] | None = None) -> str:
     if is_forest(saved):
         return render_forest(saved, names)
     subject = subject_of(saved, names)
-    made = [
-        sections.summary(subject), sections.groups(subject), sections.scales(subject), sections.convergence(subject),
-        sections.predictive(subject), sections.left_out(subject), bounds.gap(subject), bounds.parents(subject),
-        settings(_facts(subject)),
-    ]  # fmt: skip
-    return render_page(subject.title, sections.opening(subject), [part for part in made if part is not None])
+    return render_page(subject.title, opening(subject), [*all_sections(subject), settings(_facts(subject))])
 
 
 def settings(facts: dict[str, str]) -> Part:
@@ -60,3 +55,56 @@ def _facts(subject: Subject) -> dict[str, str]:
     if result is not None:
         facts |= {"algorithm": result.algorithm, "objective": result.objective_name}
     return facts
+
+
+def is_forest(saved: Any) -> bool:
+    """Whether this is a forest, without importing scikit-learn, which forests need."""
+    return all(hasattr(saved, name) for name in ("parents_", "responsibilities_", "strengths_"))
+
+
+def render_forest(model: Any, names: list[str] | None = None) -> str:
+    """Return the page on a fitted ``ForestMixtureModel``."""
+    labels = [str(name) for name in model.names(names)]
+    parts = [_picture(model, labels), _parents(model, labels)]
+    shown = ("n_trees", "family", "parents", "parent_prior", "n_init", "n_moves", "random_state")
+    facts = {name.removesuffix("_"): str(getattr(model, name)) for name in shown if hasattr(model, name)}
+    facts |= {"ELBO": f"{model.elbo_:,.6g}", "sweeps": str(model.n_iter_)} if hasattr(model, "elbo_") else {}
+    return render_page(f"Forest of {len(labels)} variables", _opening(model), [*parts, settings(facts)])
+
+
+def forest_table(model: Any, labels: list[str]) -> list[list[str]]:
+    """Return variable, tree, its probability and the strength of each edge, tree by tree, the strongest first."""
+    order = np.lexsort((-model.strengths_, model.parents_))
+    chance = model.responsibilities_[np.arange(len(labels)), model.parents_]
+    return [
+        [labels[i], str(model.parents_[i]), f"{chance[i]:.3f}", f"{model.strengths_[i]:.3f}"] for i in order.tolist()
+    ]
+
+
+def _opening(model: Any) -> str:
+    converged = getattr(model, "converged_", True)
+    sure = float(np.mean(model.responsibilities_.max(axis=1) > 0.95))
+    trees = len(np.unique(model.parents_))
+    cut = not converged and model.n_iter_ < model.max_iter
+    how = "Converged" if converged else f"Not converged, {'it was stopped' if cut else 'raise max_iter'}"
+    text = f"{how}: {trees} trees; "
+    text += f"{100 * sure:.0f} % of the variables have a parent of probability above 0.95."
+    return paragraph(text, f"verdict {'good' if converged else 'bad'}")
+
+
+def _picture(model: Any, labels: list[str]) -> Part:
+    from forestmix.plots.forest import plot_forest
+
+    counts = np.bincount(model.parents_, minlength=model.responsibilities_.shape[1])
+    description = "Forest of the most probable parents. " + "; ".join(
+        f"tree {tree}: {count} variables" for tree, count in enumerate(counts) if count
+    )
+    caption = "Thick edges: strong dependence on the tree’s latent. Pale variables: an uncertain parent."
+    picture = drawn(lambda axes: plot_forest(model, labels, axes), description, caption, height=7.0)
+    return Part("Forest", picture)
+
+
+def _parents(model: Any, labels: list[str]) -> Part:
+    header = ["variable", "tree", "probability", "strength"]
+    shown = table(header, forest_table(model, labels), "parents", label="Parents of the variables", sortable=True)
+    return Part("Parents", paragraph("Strength: correlation of a variable with its parent, 0 to 1.") + shown)

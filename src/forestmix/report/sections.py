@@ -1,4 +1,4 @@
-"""The sections of a report on a fit, a result or a posterior. Each is left out where it does not apply."""
+"""The sections of a report on a fit, a result or a posterior. Each is empty, and left out, where it does not apply."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import forestmix as fmx
 from forestmix import plots
 from forestmix.plots.intervals import NAMED
 from forestmix.posterior.table import Table, formatted
-from forestmix.report.frame import Part, drawn
-from forestmix.report.html import bullets, folded, heading, paragraph, table
+from forestmix.report.html import Part, bullets, drawn, folded, heading, paragraph, table
 from forestmix.report.subject import LEVEL, Subject
 
 #: Rows of a table at most; drawn data sets in the picture of the predictive check.
@@ -21,14 +20,20 @@ MOST_ROWS, DATA_SETS = 1000, 50
 
 def opening(subject: Subject) -> str:
     """Return the verdict, what to do, and what must be known first."""
-    verdict = attempt(lambda: _verdict(subject))
-    return verdict + "".join(paragraph(note) for note in subject.notes)
+    return attempt(_verdict, subject) + "".join(paragraph(note) for note in subject.notes)
 
 
-def attempt(make: Callable[[], str]) -> str:
-    """Return what ``make`` returns, or why it does not apply."""
+def all_sections(subject: Subject) -> list[Part]:
+    """Return the sections that apply, in their order on the page."""
+    # What is wrong with the names of the latents is an error; the other sections say why they do not apply.
+    made = {"Summary": summary(subject)} | {title: attempt(make, subject) for title, make in SECTIONS.items()}
+    return [Part(title, content) for title, content in made.items() if content]
+
+
+def attempt(make: Callable[[Subject], str], subject: Subject) -> str:
+    """Return what ``make`` says of the subject, or why it does not apply."""
     try:
-        return make()
+        return make(subject)
     except fmx.ForestmixError as error:
         return paragraph(f"Not for this model: {error}")
 
@@ -43,7 +48,7 @@ def _verdict(subject: Subject) -> str:
     return paragraph(f"{check.verdict}{scales}", f"verdict {kind}") + bullets(advice)
 
 
-def summary(subject: Subject) -> Part:
+def summary(subject: Subject) -> str:
     """Return the table and the picture of effects, or of the latents of each layer."""
     parts = []
     for layer, (wide, narrow) in enumerate(zip(subject.summaries(), subject.summaries(LEVEL / 2), strict=True)):
@@ -52,7 +57,7 @@ def summary(subject: Subject) -> Part:
         parts += [paragraph(note) for note in wide.notes]
         parts += [html_table(wide, name.replace(" ", "-"), f"Mean, sd and {100 * LEVEL:g} % interval, {name}")]
         parts += [_intervals(wide, narrow, name, subject.fit)]
-    return Part("Summary", "\n".join(parts))
+    return "\n".join(parts)
 
 
 def _intervals(wide: Table, narrow: Table, name: str, fit: Any) -> str:
@@ -77,10 +82,10 @@ def _intervals(wide: Table, narrow: Table, name: str, fit: Any) -> str:
     return drawn(draw, description, caption, height=height)
 
 
-def groups(subject: Subject) -> Part | None:
+def groups(subject: Subject) -> str:
     """Return the effects of each level of groups."""
-    if subject.fit is None or not subject.fit.design.grouped:
-        return None
+    if subject.fit is None:
+        return ""
     parts = []
     for block in (block for term in subject.fit.design.grouped for block in term.blocks):
         found = subject.fit.groups(block.name, LEVEL)
@@ -95,32 +100,31 @@ def groups(subject: Subject) -> Part | None:
         parts += [drawn(lambda axes, found=found: plots.plot_groups(found, axes), description, caption)]  # type: ignore[misc]
         shown = html_table(found, f"groups-{len(parts)}", f"Effects of {block.name}")
         parts += [folded(f"All {len(found):,} levels as a table", shown)]
-    return Part("Group effects", "\n".join(parts))
+    return "\n".join(parts)
 
 
-def scales(subject: Subject) -> Part | None:
+def scales(subject: Subject) -> str:
     """Return the densities of unknown scales."""
     known = subject.scales
     if not known:
-        return None
+        return ""
     ends = [
         f"{name} {one.mean:.3g} ({one.interval()[0]:.3g} to {one.interval()[1]:.3g})" for name, one in known.items()
     ]
     description = f"Posterior densities of unknown scales, mean and 90 % interval: {'; '.join(ends)}."
-    picture = drawn(lambda axes: plots.plot_scales(known, axes), description, "Shaded: the central 90 %.", height=2.9)
-    return Part("Unknown scales", picture)
+    return drawn(lambda axes: plots.plot_scales(known, axes), description, "Shaded: the central 90 %.", height=2.9)
 
 
-def convergence(subject: Subject) -> Part | None:
+def convergence(subject: Subject) -> str:
     """Return how the run went."""
     run = subject.result or subject.fit
     if run is None:
-        return None
+        return ""
     lines = run.message.splitlines() if subject.fit is None else [run.status.value, run.solution.message]
     parts = [paragraph(line) for line in lines if line]
     if len(run.trace) > 1:
         parts.append(_trace(run, bool(subject.scales)))
-    return Part("Convergence", "\n".join(parts))
+    return "\n".join(parts)
 
 
 def _trace(run: Any, scales: bool) -> str:
@@ -138,12 +142,8 @@ def _trace(run: Any, scales: bool) -> str:
     return drawn(lambda axes: plots.plot_trace(run, axes), description, caption, panels=2)
 
 
-def predictive(subject: Subject) -> Part:
+def predictive(subject: Subject) -> str:
     """Return statistics of x beside those of drawn data."""
-    return Part("Predictive check", attempt(lambda: _predictive(subject)))
-
-
-def _predictive(subject: Subject) -> str:
     found = subject.check.predictive
     rows = [[name, f"{one.observed:.4g}", f"{one.replicated:.4g}", f"{one.p_value:.3f}"] for name, one in found.items()]
     shown = table(["statistic", "of x", "of drawn data", "p-value"], rows, "predictive", label="Predictive check")
@@ -162,12 +162,8 @@ def _predictive(subject: Subject) -> str:
     return picture + paragraph(text) + shown
 
 
-def left_out(subject: Subject) -> Part:
+def left_out(subject: Subject) -> str:
     """Return how well each row is predicted by the others."""
-    return Part("Leave-one-out", attempt(lambda: _left_out(subject)))
-
-
-def _left_out(subject: Subject) -> str:
     loo = subject.posterior.loo()
     count, doubtful = len(loo.pointwise), len(loo.untrusted)
     trust = "All are to be trusted." if not doubtful else (
@@ -189,3 +185,73 @@ def html_table(shown: Table, identifier: str, label: str) -> str:
     made = table(["name", *shown.columns], rows, identifier, label=label, sortable=True)
     cut = f"The first {MOST_ROWS:,} of {len(shown):,} rows."
     return made + (paragraph(cut) if len(shown) > MOST_ROWS else "")
+
+
+#: Entries of W up to which epsilon is shown.
+MOST_ENTRIES = 4_000_000
+
+
+def gap(subject: Subject) -> str:
+    """Return the gap between both bounds on each row, at a factorised q."""
+    if subject.q is None:
+        return ""
+    values = np.asarray(fmx.gap(subject.known.model, subject.x, subject.q), np.float64)
+    total, worst = float(values.sum()), int(np.argmax(values))
+    text = (
+        f"The forest mixture bound is {total:,.4g} nats below the ELBO, {values.mean():.3g} in a row on average. "
+        "It is 0 for a row with one parent, and grows where many latents with wide posteriors share a row."
+    )
+    description = f"Gap of each row; the greatest is {values[worst]:.3g} nats, in row {worst}."
+    caption = "By how much Jensen’s inequality makes the bound looser than the ELBO on each row."
+    return paragraph(text) + drawn(lambda axes: plots.plot_gap(values, axes), description, caption, height=2.9)
+
+
+def parents(subject: Subject) -> str:
+    """Return how forest-like the model is, and the map of parents at a factorised q."""
+    if len(subject.model.layers) > 1:
+        return ""
+    weights = subject.model.layers[0].weights
+    likeness = fmx.forest_likeness(weights)
+    parts = [paragraph(speed(likeness))]
+    if subject.q is not None and weights.nnz <= MOST_ENTRIES:
+        parts.append(attempt(_map, subject))
+    return "\n".join(parts)
+
+
+def speed(likeness: float) -> str:
+    """Return what forest-likeness says of speed.
+
+    With columns of one length and equal sds, the mean of D over that of the rows' own curvature H is its reciprocal.
+    """
+    opening = f"Forest-likeness of W: {likeness:.3g} (1 for a forest, towards 0 as latents share rows). "
+    if likeness > 0.999:
+        return opening + (
+            "Every row has one parent: the bound is the ELBO, and one parallel step does what a sweep of CAVI does."
+        )
+    return opening + (
+        f"A plain parallel step takes a curvature about {1 / likeness:.3g} times that of one latent alone, so it is "
+        "about as many times shorter than a coordinate update. The accelerated default (conjugate gradients, Newton "
+        "steps or a factor) does not depend on it in this way."
+    )
+
+
+def _map(subject: Subject) -> str:
+    epsilon = fmx.optimal_auxiliary(subject.known.model, subject.q).epsilon
+    square = epsilon.multiply(epsilon) if hasattr(epsilon, "multiply") else epsilon**2
+    sums = np.asarray(square.sum(axis=1)).ravel()
+    number = 1 / sums[sums > 0]
+    middle = float(np.median(number)) if len(number) else 0.0
+    description = (
+        f"Map of epsilon, {epsilon.shape[0]} rows by {epsilon.shape[1]} latents: how much each latent stands for each "
+        f"row. The median row has about {middle:.3g} parents of equal share."
+    )
+    caption = f"{description} Dark: one latent stands for the row. In large maps a dot is the greatest of a tile."
+    return drawn(lambda axes: plots.plot_parents(epsilon, axes), description, caption)
+
+
+#: Titles and makers of the sections after the summary, in the order of the page.
+SECTIONS: dict[str, Callable[[Subject], str]] = {
+    "Group effects": groups, "Unknown scales": scales, "Convergence": convergence,
+    "Predictive check": predictive, "Leave-one-out": left_out, "Gap of the forest mixture bound": gap,
+    "Parents and forest-likeness": parents,
+}  # fmt: skip

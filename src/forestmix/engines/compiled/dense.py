@@ -39,6 +39,7 @@ def pass_rows(
     ``products``: (3, ``WIDTH``), to work in.
     """
     m = W.shape[1]
+    parts[:] = 0
     # Several tiles are taken at once and stay in the cache meanwhile, for terms that are taken in vectors.
     tiles = max(1, min(WIDTH // ROWS, KEPT // (ROWS * m * W.itemsize)))
     soon, later = ahead_of(W, tiles)
@@ -69,6 +70,7 @@ def pass_columns(
     ``factors`` and ``parts`` have ``ROWS`` columns more than there are latents; ``products`` is (3, ``BLOCK + ROWS``).
     """
     m, ahead = W.shape[0], ROWS * W.shape[1]
+    parts[:] = 0
     fitting = CACHED // (m * W.itemsize)
     step = fitting if SHORTEST <= fitting < BLOCK else BLOCK
     for top in range(first, last, step):

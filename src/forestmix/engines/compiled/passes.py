@@ -46,7 +46,8 @@ def one_pass(storage: Any, table: RowTable, mean: Array, sd: Array, *, spreads: 
         storage, mean, sd, sums, 0 if table.curvature_is_constant else threaded.ENTRIES_OF_ROW
     )
     found = tuple(np.empty(cuts[-1], dtype) for _ in range(3))
-    parts, totals = np.zeros((len(cuts) - 1, *shape), dtype), np.zeros((len(cuts) - 1, 2))
+    # Kernels begin with zeros in their sums: of many latents that takes a while, and so each thread does its own.
+    parts, totals = np.empty((len(cuts) - 1, *shape), dtype), np.zeros((len(cuts) - 1, 2))
     given = (*storage[:-1], numbers, factors, spreads, spread, found, terms)
     threaded.run_all([
         partial(kernel, *cut, *given, new_workspace(), np.zeros((3, width), dtype), *own)
@@ -81,14 +82,7 @@ def _sparse(storage: SparseStorage, mean: Array, sd: Array, sums: int, heavy: in
 
 
 def _added(storage: Any, parts: Array, m: int) -> Array:
-    """Return the sums of all threads, one line of m latents for each sum."""
-    if isinstance(storage, DenseStorage):
-        return parts.sum(axis=0)[:, :m]
-    added = np.empty(parts.shape[:0:-1], parts.dtype)
-
-    def add_up(first: int, last: int) -> None:
-        for k, own in enumerate(added):
-            np.add.reduce(parts[:, first:last, k], axis=0, out=own[first:last])
-
-    threaded.run_all([partial(add_up, *cut) for cut in pairwise(threaded.even_cuts(m, len(parts)))])
-    return added
+    """Return the sums of all threads, one line of m latents for each sum; those of a sparse W stay interleaved."""
+    for own in parts[1:]:
+        parts[0] += own
+    return parts[0, :, :m] if isinstance(storage, DenseStorage) else parts[0].T

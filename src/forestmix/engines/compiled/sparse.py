@@ -34,6 +34,7 @@ def pass_rows(
     (3, ``WIDTH``), to work in.
     """
     pairs, sums = factors.reshape(-1), parts.reshape(-1)
+    sums[:] = 0
     top = first
     while top < last:
         stop = min(top + WIDTH, last)

@@ -19,7 +19,7 @@ from forestmix.posterior.columns import fits_factor
 from forestmix.posterior.course import Course
 from forestmix.posterior.each import EachJoint
 from forestmix.posterior.full import MAX_ITER, FullFit, FullProblem
-from forestmix.posterior.integrate import component, fit_scales
+from forestmix.posterior.integrate import ScaleFit, component, fit_scales
 from forestmix.posterior.joint import Joint, scale_names
 from forestmix.posterior.journal import Expected, Journal, no_journal
 from forestmix.posterior.layer import LayerPosterior
@@ -47,11 +47,7 @@ def joint_result(
     that steps are left in, and taken from. ``callback``: called after each step; of a model with unknown scales, after
     each value of ``L`` (``integrate.py``), which is its objective.
     """
-    if len(model.layers) > 1 or not isinstance(model.prior.family, Gaussian):
-        raise ArgumentError(
-            "model must have one layer and a Gaussian prior for a full covariance and for unknown scales; got "
-            f"{len(model.layers)} layer(s) and {model.prior.family!r}. {GIVE if model.unknown_scales else LEAVE}"
-        )
+    check_joint(model)
     model = model.on_host()
     factored = not model.unknown_scales or fits_factor(model.layers[0].weights)
     if not factored and scales == "each" and not data.single:
@@ -70,6 +66,15 @@ def joint_result(
             result = each_result(model, data, journal) if each else scales_result(model, data, journal)
     journal.close()
     return result
+
+
+def check_joint(model: DEF) -> None:
+    """Raise if a model is not one that has a full covariance."""
+    if len(model.layers) > 1 or not isinstance(model.prior.family, Gaussian):
+        raise ArgumentError(
+            "model must have one layer and a Gaussian prior for a full covariance and for unknown scales; got "
+            f"{len(model.layers)} layer(s) and {model.prior.family!r}. {GIVE if model.unknown_scales else LEAVE}"
+        )
 
 
 def full_result(
@@ -105,17 +110,22 @@ def _factors(model: DEF, fits: Sequence[FullFit]) -> tuple[Array, Array]:
 
 
 def scales_result(model: DEF, data: Observations, journal: Journal | None = None) -> Result:
-    """Return the posterior of a model with unknown scales, which a batch shares, as a result.
+    """Return the posterior of a model with unknown scales, which a batch shares, as a result."""
+    journal = journal or no_journal()
+    (fit,) = fit_scales(model, data, journal=journal)
+    return result_of_scales(model, data, fit, journal.course)
+
+
+def result_of_scales(model: DEF, data: Observations, fit: ScaleFit, course: Course) -> Result:
+    """Return the fit of a model with unknown scales, which a batch shares, as a result.
 
     Its model has the scales of the heaviest node, and its objective is the ELBO there. Its trace is that of the climb
     to the mode of log prior plus ELBO: the best value so far.
     """
-    journal = journal or no_journal()
-    (fit,) = fit_scales(model, data, journal=journal)
     best, count = int(np.argmax(fit.weights)), len(data.x)
     joint = Joint(fit.components, fit.weights, None if np.isnan(fit.log_evidence) else fit.log_evidence)
-    climbed = np.maximum.accumulate(journal.course.objectives[: fit.climbed])
-    trace = _trace(np.repeat(climbed[:, None], count, axis=1), np.array(journal.course.seconds[: fit.climbed]))
+    climbed = np.maximum.accumulate(course.objectives[: fit.climbed])
+    trace = _trace(np.repeat(climbed[:, None], count, axis=1), np.array(course.seconds[: fit.climbed]))
     counts, known = np.full(count, fit.climbed - 1), model.with_scales(np.exp(fit.thetas[best]))
     result = _result(known, data, joint, trace, fit.elbos[best], counts, _status([fit] * count))
     note = fit.message if data.single else f"{fit.message} {SHARED}"

@@ -9,7 +9,7 @@ from forestmix.files import families, models, posteriors, results, weights
 from forestmix.files.codec import Codec
 
 #: What a file may hold, as the tree calls it.
-TOP = ("model", "result", "posterior", "posterior of each", "fit", "forest mixture model")
+TOP = ("model", "result", "posterior", "posterior of each", "fit", "fit without rows", "forest mixture model")
 
 
 def all_codecs(*, reference: bool = False, given: Any = None) -> tuple[Codec, ...]:

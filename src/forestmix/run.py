@@ -23,6 +23,7 @@ from forestmix.model import DEF, Observations, observations
 from forestmix.posterior.full_result import joint_result
 from forestmix.posterior.layer import LayerPosterior
 from forestmix.posterior.many import MappedResult, is_dask_batch, mapped_result
+from forestmix.posterior.many_scales import shared_scales
 from forestmix.posterior.result import Result
 from forestmix.problem.base import Problem
 
@@ -92,7 +93,7 @@ def infer(
     """
     if is_dask_batch(x) and isinstance(model, DEF) and all(layer.weights.chunks is None for layer in model.layers):
         one_of("scales", scales, ("shared", "each"))
-        _only_for_one_process(model, x, scales, init=init, callback=callback, checkpoint=checkpoint)
+        _only_for_one_process(model, x, init=init, callback=callback, checkpoint=checkpoint)
         _check_options(tol, max_iter, progress, callback)
         options: dict[str, Any] = {"algorithm": _algorithm(algorithm, objective, accelerate), "engine": engine}
         options |= {"covariance": covariance, "tol": tol, "max_iter": max_iter, "memory_budget": memory_budget}
@@ -105,8 +106,7 @@ def infer(
     chosen = _algorithm(algorithm, objective, accelerate)
     _check_options(tol, max_iter, progress, callback)
     if one_of("covariance", covariance, ("factorised", "full")) == "full" or model.unknown_scales:
-        if chosen.name != ForestMixture.name or init is not None:
-            raise ArgumentError("algorithm and init must be left out with covariance='full' and with unknown scales.")
+        _check_joint(chosen, init)
         keeper = NoCheckpoint()
         if checkpoint is not None:
             keeper = Checkpoint(checkpoint, checkpoint_seconds, model, data, ("full", max_iter, scales))
@@ -139,25 +139,31 @@ def infer(
 
 def _mapped(model: DEF, x: Any, options: dict[str, Any], out: Any, progress: bool) -> MappedResult:
     """Return the inference of the chunks of a Dask array, or write it to ``out``."""
-    run = partial(infer, **options)
+    run: Any = partial(infer, **options)
+    shared = None
+    if model.unknown_scales and options["scales"] == "shared":
+        _check_joint(options["algorithm"], None)
+        run = shared = shared_scales(model, x)
     if out is None:
-        return mapped_result(model, x, run)
-    from forestmix.posterior.many_files import inferred_to_zarr
+        found = mapped_result(model, x, run)
+    else:
+        from forestmix.posterior.many_files import inferred_to_zarr
 
-    identity = digest_of(model, sorted(options.items(), key=lambda item: item[0])), probes_of(model)
-    with ProgressBar("infer", options["tol"]) if progress else NoProgress() as meter:
-        return inferred_to_zarr(model, x, run, out, identity, meter)
+        identity = digest_of(model, sorted(options.items(), key=lambda item: item[0])), probes_of(model)
+        with ProgressBar("infer", options["tol"]) if progress else NoProgress() as meter:
+            found = inferred_to_zarr(model, x, run, out, identity, meter)
+    return found if shared is None else shared.put(found)
 
 
-def _only_for_one_process(model: DEF, x: Any, scales: str, **given: Any) -> None:
+def _check_joint(algorithm: Algorithm, init: Any) -> None:
+    if algorithm.name != ForestMixture.name or init is not None:
+        raise ArgumentError("algorithm and init must be left out with covariance='full' and with unknown scales.")
+
+
+def _only_for_one_process(model: DEF, x: Any, **given: Any) -> None:
     """Raise if a Dask array does not fit a model, or comes with what goes with data in memory only."""
     if x.shape[1] != model.n_observed:
         raise ArgumentError(f"x must have shape (N, {model.n_observed}) for this model; got {x.shape}.")
-    if model.unknown_scales and scales != "each":
-        raise ArgumentError(
-            "scales must be 'each' for x in a Dask array and unknown scales: shared ones are those of all observations "
-            "together. Or give numbers by model.with_scales(values), found from some observations in memory."
-        )
     for name, value in given.items():
         if value is not None:
             raise ArgumentError(f"{name} must be None for x in a Dask array.")

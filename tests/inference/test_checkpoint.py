@@ -11,7 +11,7 @@ import forestmix as fmx
 from forestmix.errors import ArgumentError
 from forestmix.inference import accelerate, checkpoint
 from forestmix.inference.status import Status
-from forestmix.posterior import columns
+from forestmix.posterior import columns, factor
 from support.killed import JOINT, PROBLEMS, W, data, model
 
 
@@ -77,7 +77,7 @@ def test_kill_at_many_random_moments(seed):
     run_killed(seed, 25)
 
 
-@pytest.mark.parametrize("name", [name for name in JOINT if "noise" not in name])
+@pytest.mark.parametrize("name", JOINT)
 def test_fits_with_a_full_covariance_go_on(name, tmp_path, monkeypatch):
     (chosen, options), x, path = JOINT[name], data(name), tmp_path / "run.npz"
     monkeypatch.setattr(columns, "MOST_COLUMNS", 3 if "EM" in name else 6000)
@@ -101,6 +101,24 @@ def test_fits_with_a_full_covariance_go_on(name, tmp_path, monkeypatch):
         assert scale.mean == pytest.approx(other.mean, abs=1e-12)
     with pytest.raises(ArgumentError, match="checkpoint must be of the same model, data and algorithm"):
         fmx.infer(chosen, 0 * x, **options, checkpoint=path)
+
+
+def test_gaussian_rows_with_unknown_scales_are_not_evaluated_again(tmp_path, monkeypatch):
+    (chosen, options), x, path = JOINT["unknown noise and scale"], data("unknown noise and scale"), tmp_path / "a.npz"
+    counts, row_variances = [0], factor.BlockFactor.row_variances
+
+    def counted(self):
+        counts[0] += 1
+        return row_variances(self)
+
+    monkeypatch.setattr(factor.BlockFactor, "row_variances", counted)
+    first = fmx.infer(chosen, x, **options, checkpoint=path)
+    assert counts[0] > 20
+    counts[0] = 0
+    again = fmx.infer(chosen, x, **options, checkpoint=path)
+    assert counts[0] == 0
+    np.testing.assert_allclose(again.mean, first.mean, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(again.posterior().sd, first.posterior().sd, rtol=0, atol=1e-12)
 
 
 def test_a_write_that_fails_leaves_the_last_checkpoint(tmp_path, monkeypatch):

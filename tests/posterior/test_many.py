@@ -89,6 +89,53 @@ def test_unknown_scales_of_each_observation():
         np.testing.assert_allclose(got, expected, rtol=1e-9)
 
 
+SCALE = fmx.scales.HalfNormal(1.0)
+SHARED = {
+    "noise": (fmx.DEF(fmx.Layer(fmx.Gaussian(), W)), "gaussian"),
+    "noise and prior": (
+        fmx.DEF(fmx.Layer(fmx.Gaussian(SCALE), W), prior=fmx.Prior(fmx.Gaussian(fmx.scales.HalfNormal(2.0)))),
+        "gaussian",
+    ),
+    "weights": (fmx.DEF(fmx.Layer(fmx.Gaussian(), W, case_weights=np.arange(12.0))), "gaussian"),
+    "prior of counts": (fmx.DEF(fmx.Layer(fmx.Poisson(), W), prior=fmx.Prior(fmx.Gaussian(SCALE))), "poisson"),
+    "more than are integrated over": (
+        fmx.DEF(fmx.Layer(fmx.Gaussian([fmx.scales.HalfNormal(1.0 + k) for k in range(7)] + [0.5] * 5), W)),
+        "gaussian",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_unknown_scales_that_all_observations_share(name):
+    model, drawn = SHARED[name]
+    x, parted = batch(drawn, missing=True)
+    right, found = (fmx.infer(model, one) for one in (x, parted))
+    posterior, expected = found.posterior(), right.posterior()
+    predicted = posterior.map(lambda one: one.predict([0, 4]).mean, shape=(2,))
+    pairs = [
+        (found.mean, right.mean),
+        (posterior.sd, expected.sd),
+        (posterior.interval(0.5)[1], expected.interval(0.5)[1]),
+        (found.objective, right.objective),
+        (predicted, expected.predict([0, 4]).mean),
+    ]
+    for got, answer in zip(dask.compute(*(got for got, _ in pairs)), (right for _, right in pairs), strict=True):
+        np.testing.assert_allclose(got, answer, rtol=1e-8, atol=1e-8)
+    assert list(found.status.compute()) == list(right.status)
+    assert list(found.scales) == list(right.scales)
+    for own, one in right.scales.items():
+        np.testing.assert_allclose(found.scales[own].interval(0.9), one.interval(0.9), rtol=1e-8)
+        assert found.persist().scales[own].mean == pytest.approx(one.mean, rel=1e-8)
+    assert found.model.unknown_scales == ()
+
+
+def test_shared_scales_of_observations_larger_than_memory_are_read_in_every_pass(monkeypatch):
+    model, (x, parted) = SHARED["noise"][0], batch("gaussian")
+    monkeypatch.setattr(fmx.posterior.many_scales, "memory_of_machine", lambda: 0)
+    found = fmx.infer(model, parted)
+    np.testing.assert_allclose(found.mean.compute(), fmx.infer(model, x).mean, rtol=1e-8)
+
+
 def test_nothing_runs_until_it_is_asked_for_and_each_chunk_once(monkeypatch):
     runs = []
     loop = fmx.inference.loop.Run.loop
@@ -117,9 +164,11 @@ def test_chunks_of_unknown_sizes():
 def test_what_goes_with_data_in_memory_is_refused():
     model, (x, parted) = MODELS["gaussian"], batch("gaussian")
     unknown = fmx.DEF(fmx.Layer(fmx.Gaussian(), W))
+    deep = fmx.DEF(fmx.Layer(fmx.Gaussian(), W), fmx.Layer(fmx.Gaussian(1.0), DEEP))
     for arguments, options, message in (
         ((model, parted[:, :5]), {}, r"x must have shape \(N, 12\)"),
-        ((unknown, parted), {}, "scales must be 'each'"),
+        ((unknown, parted), {"algorithm": "cavi"}, "algorithm and init must be left out"),
+        ((deep, parted), {}, "model must have one layer and a Gaussian prior"),
         ((model, parted), {"init": (x, x)}, "init must be None"),
         ((model, parted), {"callback": print}, "callback must be None"),
         ((model, parted), {"checkpoint": "run.npz"}, "checkpoint must be None"),
@@ -205,6 +254,12 @@ def test_workers_of_a_cluster_serve(tmp_path, processes):
         zarr = pytest.importorskip("zarr", reason="needs the extra [zarr]")
         fmx.infer(MODELS["poisson"], parted, tol=1e-10, out=tmp_path / "a.zarr")
         written = zarr.open_group(str(tmp_path / "a.zarr"), mode="r")["mean"][:]
+        counts, _ = SHARED["prior of counts"]
+        shared = fmx.infer(counts, parted, out=tmp_path / "b.zarr")
+        at_shared = shared.mean.compute()
     np.testing.assert_allclose(mean, right.mean, atol=1e-8)
     np.testing.assert_allclose(sd, right.posterior().sd, atol=1e-8)
     np.testing.assert_allclose(written, right.mean, atol=1e-8)
+    of_counts = fmx.infer(counts, x)
+    np.testing.assert_allclose(at_shared, of_counts.mean, atol=1e-8)
+    assert shared.scales["sd"].mean == pytest.approx(of_counts.scales["sd"].mean, rel=1e-8)

@@ -128,10 +128,62 @@ def test_what_cannot_be_done_by_chunks_is_refused(tmp_path):
     with pytest.raises(ArgumentError, match="at least one row"):
         fmx.regress("y ~ x", delayed(TABLE.assign(x=np.nan)))
     fit = fmx.regress("y ~ z", delayed(TABLE))
-    with pytest.raises(ForestmixError, match="cannot be saved"):
-        fit.save(tmp_path / "fit.nc")
     with pytest.raises(ArgumentError, match="go with new_data"):
         fit.predict(offset=1.0)
+
+
+SAVED = {
+    "gaussian": "y ~ center(x) + bs(z, df=4) + c + (1 | g)",
+    "poisson": "n ~ x + (x | g) + (1 | c)",
+    "bernoulli": "b ~ poly(x, 2) * c",
+}
+
+
+@pytest.mark.parametrize("family", SAVED)
+def test_a_saved_fit_says_and_predicts_the_same_without_its_rows(family, tmp_path):
+    frame = TABLE.dropna().reset_index(drop=True)
+    frame["n"], frame["b"] = np.arange(len(frame)) % 5, np.arange(len(frame)) % 2
+    fit = fmx.regress(SAVED[family], delayed(frame), family)
+    fit.save(tmp_path / "a.nc")
+    found = fmx.load(tmp_path / "a.nc")
+    found.save(tmp_path / "b.nc")
+    new = frame[::20].copy()
+    if "g)" in SAVED[family]:
+        new.loc[new.index[1], "g"] = "never seen"
+    for one in (found, fmx.load(tmp_path / "b.nc")):
+        assert str(one.summary()) == str(fit.summary())
+        assert repr(one) == repr(fit)
+        pairs = [
+            (one.predict(new).columns, fit.predict(new).columns),
+            (one.predict(delayed(frame)).compute().columns, fit.predict().compute().columns),
+        ]
+        for got, right in pairs:
+            for name in right:
+                np.testing.assert_allclose(got[name], right[name], rtol=1e-12)
+        np.testing.assert_allclose(one.posterior.covariance(), fit.posterior.covariance(), rtol=1e-12)
+        np.testing.assert_allclose(one.posterior.sample(3, rng=0), fit.posterior.sample(3, rng=0), rtol=1e-12)
+    in_memory = fmx.regress(SAVED[family], frame, family)
+    np.testing.assert_allclose(found.posterior.mean, in_memory.posterior.mean, atol=1e-6)
+    np.testing.assert_allclose(found.predict(new[:1]).mean, in_memory.predict(new[:1]).mean, atol=1e-6)
+    for name in ("loo", "check", "simulate", "laplace", "plot"):
+        with pytest.raises(ForestmixError, match="rows of this fit are not in its file"):
+            getattr(found, name)()
+    with pytest.raises(ArgumentError, match="new_data must be given"):
+        found.predict()
+
+
+def test_a_covariance_that_needs_the_rows_is_not_saved(tmp_path, monkeypatch):
+    monkeypatch.setattr(fmx.posterior.columns, "MOST_COLUMNS", 3)
+    fit = fmx.regress("y ~ x + z + c", delayed(TABLE.dropna()))
+    with pytest.raises(ForestmixError, match="its covariance needs the rows"):
+        fit.save(tmp_path / "a.nc")
+
+
+def test_draws_for_arviz_of_a_table_in_chunks():
+    pytest.importorskip("arviz_base")
+    fit = fmx.regress("y ~ x", delayed(TABLE))
+    tree = fit.to_arviz(size=20)
+    assert list(tree["log_likelihood"].coords["row"].values)[:2] == [str(row) for row in fit.cases.rows[:2]]
 
 
 def test_data_without_noise_are_found_out():

@@ -93,7 +93,8 @@ def fit_tree(fit: Fit, size: int, rng: Any, sample_dims: Sequence[str]) -> Any:
     for name, values in draws.scales.items():
         variables[f"sd({blocks[fit.posterior.scales[name].scale]})"] = values
     answered = ~np.isnan(fit.cases.response)
-    rows = [label for label, known in zip(fit.cases.labels, answered, strict=True) if known]
+    known_labels = fit.cases.labels or [str(row) for row in fit.cases.rows]  # of a table in chunks
+    rows = [label for label, known in zip(known_labels, answered, strict=True) if known]
     layout = _Layout(variables, dimensions, labels, fit.design.terms.response, rows)
     return _tree(fit.posterior, draws, layout, sample_dims)
 

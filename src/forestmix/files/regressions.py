@@ -16,6 +16,7 @@ from forestmix.files.codec import Codec, record
 from forestmix.files.formulas import StoredSpec, check_formula, is_sparse, stored_context
 from forestmix.inference.status import Status
 from forestmix.regression.cases import Cases
+from forestmix.regression.chunked_fit import FitWithoutRows
 from forestmix.regression.fit import Fit
 from forestmix.regression.formula import Block, Design, _GroupBlocks
 from forestmix.regression.frames import libraries
@@ -171,11 +172,11 @@ def _fit(fit: Fit) -> dict[str, Any]:
     }
 
 
-def _built_fit(given: dict[str, Any]) -> Fit:
+def _built_fit(given: dict[str, Any], kind: type[Fit] = Fit) -> Fit:
     scales = {one["scale"]: one["posterior"] for one in given["scales"]}
     design = _built_design(given["design"], given["cases"].frame)
     solution = Solution(given["posterior"], scales, given["message"], given["trace"], Status[given["status"]])
-    return Fit(given["family"], design, given["priors"], given["cases"], given["model"], solution)
+    return kind(given["family"], design, given["priors"], given["cases"], given["model"], solution)
 
 
 CODECS = (
@@ -184,4 +185,5 @@ CODECS = (
     record("prior of a block", BlockPrior, ("mean", "sd")),
     Codec("priors", Priors, _priors, _built_priors),
     Codec("fit", Fit, _fit, _built_fit),
+    Codec("fit without rows", FitWithoutRows, _fit, lambda given: _built_fit(given, FitWithoutRows)),
 )

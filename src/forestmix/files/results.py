@@ -7,22 +7,25 @@ it is not stored again, and the factor is made anew when it is asked for: the sa
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 
 from forestmix.errors import ForestmixError
 from forestmix.files.codec import Codec, record, state
 from forestmix.files.families import dtype_of
 from forestmix.files.models import built_generator, generator_fields
+from forestmix.files.weights import built_sparse, sparse_fields
 from forestmix.inference.status import Status, Trace
 from forestmix.model import DEF, Layer, Observations
-from forestmix.posterior.columns import Columns
+from forestmix.posterior.columns import Columns, is_sparse
 from forestmix.posterior.component import Component, FactorisedComponent
 from forestmix.posterior.covariance import Covariance, CovarianceBatch, DiagonalCovariance, FactoredCovariance
 from forestmix.posterior.each import EachPosterior
-from forestmix.posterior.factor import BlockFactor
+from forestmix.posterior.factor import BlockFactor, _Parts
 from forestmix.posterior.iterative import IterativeCovariance
 from forestmix.posterior.layer import LayerPosterior
 from forestmix.posterior.posterior import Posterior
@@ -76,11 +79,18 @@ def _built_iterative(given: dict[str, Any], around: Surroundings) -> IterativeCo
 
 
 def _block(one: BlockFactor) -> dict[str, Any]:
+    """Return what defines the covariance: curvatures, or where W is elsewhere its factor."""
+    if not len(one.kappa):
+        parts = one._parts
+        U = parts.U.tocsr() if is_sparse(parts.U) else parts.U
+        return {"precision": one.prior_precision, "columns": one.columns, "factor": replace(parts, U=U)}
     wider = None if one._wider is None else list(one._wider)
     return {"kappa": one.kappa, "precision": one.prior_precision, "held": one._held is not None, "wider": wider}
 
 
 def _built_block(given: dict[str, Any], around: Surroundings) -> BlockFactor:
+    if "factor" in given:
+        return BlockFactor.of_factor(given["columns"], given["factor"], given["precision"])
     one = BlockFactor(around.columns, given["kappa"], given["precision"])
     # Files of older versions have no variances wider than q's.
     if given.get("wider") is not None:
@@ -231,6 +241,9 @@ def _layer(layer: LayerPosterior) -> dict[str, Any]:
 
 
 CODECS = (
+    state("columns", Columns, ("shape", "block", "rest", "_weights", "_rows", "_last")),
+    state("factor", _Parts, ("diagonal", "U", "L")),
+    Codec("sparse matrix", scipy.sparse.csr_array, sparse_fields, built_sparse),
     state(
         "posterior of a scale", ScalePosterior,
         ("scale", "_theta", "_density", "_cumulative", "mean", "sd", "log_mean", "log_sd"),

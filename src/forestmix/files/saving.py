@@ -15,7 +15,7 @@ from forestmix.files.container import open_file, write_file, xarray_library
 from forestmix.files.seal import FORMAT, FileError
 
 #: What a file may hold, as the tree calls it.
-TOP = ("model", "result", "posterior", "posterior of each", "fit", "forest mixture model")
+TOP = ("model", "result", "posterior", "posterior of each", "fit", "fit without rows", "forest mixture model")
 
 
 def all_codecs(*, reference: bool = False, given: Any = None) -> tuple[Codec, ...]:

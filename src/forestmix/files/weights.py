@@ -13,6 +13,7 @@ from forestmix.arrays import host
 from forestmix.errors import ArgumentError
 from forestmix.files.codec import Codec
 from forestmix.weights import Convolution, DenseWeights, SparseColumnWeights, SparseWeights, Weights, as_weights
+from forestmix.weights.absent import AbsentWeights
 from forestmix.weights.arrays import ArrayWeights
 
 
@@ -26,12 +27,13 @@ def _built_dense(given: dict[str, Any]) -> DenseWeights:
     return DenseWeights(given["array"].T if given["by_columns"] else given["array"])
 
 
-def _sparse(matrix: Any) -> dict[str, Any]:
+def sparse_fields(matrix: Any) -> dict[str, Any]:
+    """Return the arrays of a matrix in CSR."""
     arrays = {"data": matrix.data, "indices": matrix.indices, "indptr": matrix.indptr}
     return {**arrays, "shape": [int(n) for n in matrix.shape]}
 
 
-def _matrix(given: dict[str, Any]) -> scipy.sparse.csr_array:
+def built_sparse(given: dict[str, Any]) -> scipy.sparse.csr_array:
     """Return the matrix by rows, with its indices checked: kernels read them without a check."""
     parts = (given["data"], given["indices"], given["indptr"])
     matrix = scipy.sparse.csr_array(parts, shape=tuple(given["shape"]))
@@ -52,16 +54,21 @@ def _built_convolution(given: dict[str, Any]) -> Convolution:
 INSIDE = (
     Codec("dense weights", DenseWeights, _dense, _built_dense),
     Codec(
-        "sparse weights", SparseWeights, lambda one: _sparse(one.matrix), lambda given: SparseWeights(_matrix(given))
+        "sparse weights", SparseWeights, lambda one: sparse_fields(one.matrix),
+        lambda given: SparseWeights(built_sparse(given)),
     ),
     Codec(
-        "sparse weights by columns", SparseColumnWeights, lambda one: _sparse(one.matrix.T),
-        lambda given: SparseColumnWeights(_matrix(given).T),
+        "sparse weights by columns", SparseColumnWeights, lambda one: sparse_fields(one.matrix.T),
+        lambda given: SparseColumnWeights(built_sparse(given).T),
     ),
     Codec("convolution", Convolution, _convolution, _built_convolution),
     Codec(
         "weights of an array", ArrayWeights, lambda one: {"array": host(one.array)},
         lambda given: DenseWeights(given["array"]),
+    ),
+    Codec(
+        "absent weights", AbsentWeights, lambda one: {"shape": list(one.shape)},
+        lambda given: AbsentWeights(tuple(given["shape"])),
     ),
 )  # fmt: skip
 

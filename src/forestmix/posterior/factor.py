@@ -15,7 +15,7 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import scipy
@@ -96,6 +96,19 @@ class BlockFactor(Covariance):
         self.columns, self.kappa, self.prior_precision = columns, kappa, precision
         self._wider: Remainder | None = None
         self._held: _Parts | None = self._factored()
+
+    @classmethod
+    def of_factor(cls, columns: Columns, parts: _Parts, precision: Array) -> Self:
+        """Return the covariance of a factor that is known, without W."""
+        one = cls.__new__(cls)
+        one.columns, one.kappa, one.prior_precision, one._wider, one._held = (
+            columns,
+            np.empty(0),
+            precision,
+            None,
+            parts,
+        )
+        return one
 
     @property
     def size(self) -> int:

@@ -30,8 +30,8 @@ from forestmix.model import DEF, Observations
 from forestmix.posterior.columns import Columns
 from forestmix.posterior.course import fallen
 from forestmix.posterior.factor import BlockFactor
-from forestmix.posterior.full_newton import FEW_ROWS, LIKELY, curvature_gain, decrement_of, newton_step
-from forestmix.posterior.journal import Climb, Journal, Place, no_journal
+from forestmix.posterior.full_newton import FEW_ROWS, LIKELY, Point, curvature_gain, decrement_of, newton_step
+from forestmix.posterior.journal import Climb, Exact, Fits, Journal, Place, no_journal
 from forestmix.posterior.newton import longest_step
 from forestmix.posterior.remainder import Remainder, remainder
 from forestmix.posterior.system import distinct_rows
@@ -75,20 +75,6 @@ class FullFit:
     stopped: bool = False
 
 
-@dataclass(frozen=True)
-class Point:
-    """q with its row terms; ``curvature`` is what ``kappa`` should be."""
-
-    mean: Array
-    kappa: Array
-    factor: BlockFactor
-    eta: Array
-    variance: Array
-    error: Array
-    curvature: Array
-    elbo: float
-
-
 class FullProblem:
     """Weights and data, ready for fits at several scales: what does not depend on the scales is done once."""
 
@@ -114,10 +100,12 @@ class FullProblem:
         kept = no_journal() if journal is None else journal
         return tuple(at_scales.climb(k, start, tol, max_iter, kept) for k, start in enumerate(starts))
 
-    def again(self, model: DEF, places: Sequence[Place]) -> tuple[FullFit, ...]:
+    def again(self, model: DEF, known: Fits | Exact) -> tuple[FullFit, ...]:
         """Return the fits that ended at some places, for the model at its scales."""
         at_scales = _AtScales(self, model)
-        return tuple(at_scales.fit_at(k, place) for k, place in enumerate(places))
+        if isinstance(known, Exact):
+            return at_scales.exact(known)
+        return tuple(at_scales.fit_at(k, place) for k, place in enumerate(known.places))
 
     def remainders(self, model: DEF, fits: Sequence[FullFit]) -> tuple[Remainder, ...]:
         """Return what each fit leaves out, for the model at its scales; none for Gaussian rows, which leave nothing."""
@@ -141,13 +129,19 @@ class _AtScales:
         constant = self.layer.family.curvature_is_constant
         self._few_rows = self.layer.size <= FEW_ROWS and self.weights.stored <= SMALL and not constant
 
-    def exact(self) -> tuple[FullFit, ...]:
-        """Return the posteriors under Gaussian rows; observations that miss the same entries share a factor."""
+    def exact(self, known: Exact | None = None) -> tuple[FullFit, ...]:
+        """Return the posteriors under Gaussian rows; observations that miss the same entries share a factor.
+
+        Those that are ``known`` have no terms of rows.
+        """
         eta, kappa = self._working_rows()
         distinct, which = distinct_rows(kappa)
         fits: dict[int, FullFit] = {}
         for number, row in enumerate(distinct):
             factor, members = BlockFactor(self.columns, row, self.precision), np.flatnonzero(which == number).tolist()
+            if known is not None:
+                fits |= {k: _known_fit(known.means[k], factor, float(known.elbos[k])) for k in members}
+                continue
             variance, means = factor.row_variances(), self._weighted_means(factor, eta[members], kappa[members])
             for k, mean in zip(members, means, strict=True):
                 point = self._evaluate(self.rows.take([k]), mean, kappa[k], factor, variance)
@@ -300,3 +294,8 @@ def _fit(point: Point, trace: list[float], converged: bool, stopped: bool = Fals
         point.mean, point.factor, point.elbo, point.eta, point.variance, point.curvature, point.error, converged,
         (*trace[:-1], point.elbo), stopped,
     )  # fmt: skip
+
+
+def _known_fit(mean: Array, factor: BlockFactor, elbo: float) -> FullFit:
+    nothing = np.empty(0)
+    return FullFit(mean, factor, elbo, nothing, nothing, factor.kappa, nothing, True, (elbo,))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 import numpy as np
 import scipy
@@ -10,12 +10,24 @@ import scipy
 from forestmix.arrays import Array, total
 from forestmix.engines.rows import RowData, curvature_slopes
 from forestmix.families.primitive import Kind
-
-if TYPE_CHECKING:
-    from forestmix.posterior.full import Point
+from forestmix.posterior.factor import BlockFactor
 
 #: Rows up to which such steps are taken: they need a matrix of rows by rows.
 FEW_ROWS = 400
+
+
+@dataclass(frozen=True)
+class Point:
+    """q with its row terms; ``curvature`` is what ``kappa`` should be."""
+
+    mean: Array
+    kappa: Array
+    factor: BlockFactor
+    eta: Array
+    variance: Array
+    error: Array
+    curvature: Array
+    elbo: float
 
 
 def newton_step(rows: RowData, W: Array, point: Point, gradient: Array) -> tuple[Array, Array]:

@@ -47,11 +47,7 @@ def joint_result(
     that steps are left in, and taken from. ``callback``: called after each step; of a model with unknown scales, after
     each value of ``L`` (``integrate.py``), which is its objective.
     """
-    if len(model.layers) > 1 or not isinstance(model.prior.family, Gaussian):
-        raise ArgumentError(
-            "model must have one layer and a Gaussian prior for a full covariance and for unknown scales; got "
-            f"{len(model.layers)} layer(s) and {model.prior.family!r}. {GIVE if model.unknown_scales else LEAVE}"
-        )
+    check_joint(model)
     model = model.on_host()
     factored = not model.unknown_scales or fits_factor(model.layers[0].weights)
     if not factored and scales == "each" and not data.single:
@@ -70,6 +66,15 @@ def joint_result(
             result = each_result(model, data, journal) if each else scales_result(model, data, journal)
     journal.close()
     return result
+
+
+def check_joint(model: DEF) -> None:
+    """Raise if a model is not one that has a full covariance."""
+    if len(model.layers) > 1 or not isinstance(model.prior.family, Gaussian):
+        raise ArgumentError(
+            "model must have one layer and a Gaussian prior for a full covariance and for unknown scales; got "
+            f"{len(model.layers)} layer(s) and {model.prior.family!r}. {GIVE if model.unknown_scales else LEAVE}"
+        )
 
 
 def full_result(
@@ -102,15 +107,20 @@ def _factors(model: DEF, fits: Sequence[FullFit]) -> tuple[Array, Array]:
 
 
 def scales_result(model: DEF, data: Observations, journal: Journal | None = None) -> Result:
-    """Return the posterior of a model with unknown scales, which a batch shares, as a result.
+    """Return the posterior of a model with unknown scales, which a batch shares, as a result."""
+    journal = journal or no_journal()
+    (fit,) = fit_scales(model, data, journal=journal)
+    return result_of_scales(model, data, fit, journal.course)
+
+
+def result_of_scales(model: DEF, data: Observations, fit: ScaleFit, course: Course) -> Result:
+    """Return the fit of a model with unknown scales, which a batch shares, as a result.
 
     Its model has the scales of the heaviest node, and its objective is the ELBO there. Its trace is that of the climb
     to the mode of log prior plus ELBO: the best value so far.
     """
-    journal, count = journal or no_journal(), len(data.x)
-    (fit,) = fit_scales(model, data, journal=journal)
-    climbed = np.maximum.accumulate(journal.course.objectives[: fit.climbed])
-    trace = _trace(np.repeat(climbed[:, None], count, axis=1), np.array(journal.course.seconds[: fit.climbed]))
+    climbed, count = np.maximum.accumulate(course.objectives[: fit.climbed]), len(data.x)
+    trace = _trace(np.repeat(climbed[:, None], count, axis=1), np.array(course.seconds[: fit.climbed]))
     counts, note = np.full(count, fit.climbed - 1), fit.message if data.single else f"{fit.message} {SHARED}"
     return _result(_over_scales(model, data, fit), trace, fit.elbos[fit.best], counts, _status([fit] * count), note)
 

@@ -111,12 +111,12 @@ def fit_scales(
     if not model.unknown_scales:
         raise ArgumentError("model must have unknown scales, such as Gaussian(sd=scales.HalfNormal(1.0)); got none.")
     if one_of("scales", scales, ("shared", "each")) == "shared":
-        return (_fit(ScaleObjective(model, data, journal), seed),)
+        return (fit_objective(ScaleObjective(model, data, journal), seed),)
     each = np.arange(len(data.x))[:, None]
-    return tuple(_fit(ScaleObjective(model.take_observations(k), data.take(k), journal), seed) for k in each)
+    return tuple(fit_objective(ScaleObjective(model.take_observations(k), data.take(k), journal), seed) for k in each)
 
 
-def _fit(objective: ScaleObjective, seed: int) -> ScaleFit:
+def fit_objective(objective: ScaleObjective, seed: int = 0) -> ScaleFit:
     """Return the fit; one that is stopped has the scales of the best point so far."""
     try:
         return _integrated(objective, seed)
@@ -135,7 +135,7 @@ def _integrated(objective: ScaleObjective, seed: int) -> ScaleFit:
     objective.terms.check_noise(mode)
     if many:
         return _at_mode(objective, mode)
-    collected = _Collector(objective)
+    collected = Collector(objective)
     mode, precision = moved_mode(objective, mode)
     if len(mode) in FINENESS:
         integral = lattice(collected, mode, np.diag(precision) ** -0.5)
@@ -215,7 +215,7 @@ def moved_mode(objective: ScaleObjective, mode: Array) -> tuple[Array, Array]:
     return mode + np.clip(step, -LARGEST_SD, LARGEST_SD), (vectors * values) @ vectors.T
 
 
-class _Collector:
+class Collector:
     """L for the integral; the posterior of the latents at each node is kept on the way."""
 
     def __init__(self, objective: ScaleObjective) -> None:
@@ -226,6 +226,7 @@ class _Collector:
         self.slopes: dict[bytes, tuple[Array, float]] = {}
 
     def __call__(self, theta: Array) -> float:
+        """Return L at theta."""
         try:
             found = self.objective.evaluate(theta, whole=True)
         except ForestmixError:
@@ -234,9 +235,10 @@ class _Collector:
         self.converged[theta.tobytes()] = all(fit.converged for fit in found.fits)
         self.held += sum({id(fit.covariance): fit.covariance.nbytes for fit in found.fits}.values())
         hold = self.held <= HELD_FACTORS
-        self.components[theta.tobytes()] = component(
-            self.objective.model, np.exp(theta), found.fits, found.remainders, hold=hold
-        )
+        if found.fits:  # those of observations in chunks are made again where the chunks are
+            self.components[theta.tobytes()] = component(
+                self.objective.model, np.exp(theta), found.fits, found.remainders, hold=hold
+            )
         self.elbos[theta.tobytes()] = [fit.elbo for fit in found.fits]
         self.slopes[theta.tobytes()] = found.slope, found.left_out
         return found.value + found.left_out
@@ -265,7 +267,7 @@ def component(
     return Component(mean, batch, layer, dict(zip(model.unknown_scales, scales.tolist(), strict=True)))
 
 
-def _collected(objective: ScaleObjective, collected: _Collector, integral: Integral) -> ScaleFit:
+def _collected(objective: ScaleObjective, collected: Collector, integral: Integral) -> ScaleFit:
     """Return the fit with the nodes that count."""
     share = NEGLIGIBLE if integral.nodes.shape[1] == 1 else NEGLIGIBLE_OF_MANY
     keep = np.flatnonzero(integral.log_weights > np.log(share))
@@ -279,7 +281,7 @@ def _collected(objective: ScaleObjective, collected: _Collector, integral: Integ
     message = SAMPLED if integral.marginals is None else GRID
     return ScaleFit(
         tuple(posteriors),
-        tuple(collected.components[key] for key in keys),
+        tuple(collected.components[key] for key in keys if key in collected.components),
         weights / np.sum(weights),
         integral.nodes[keep],
         np.array([collected.elbos[key] for key in keys]),
@@ -297,7 +299,7 @@ def _at_mode(objective: ScaleObjective, mode: Array) -> ScaleFit:
     scales = objective.model.unknown_scales
     return ScaleFit(
         tuple(at_point(scale, float(one)) for scale, one in zip(scales, mode, strict=True)),
-        (component(objective.model, np.exp(mode), fits, remainders),),
+        (component(objective.model, np.exp(mode), fits, remainders),) if fits else (),
         np.ones(1),
         mode[None],
         np.array([[fit.elbo for fit in fits]]),

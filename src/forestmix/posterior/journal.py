@@ -42,6 +42,16 @@ class Fits(NamedTuple):
     places: list[Place]
 
 
+class Exact(NamedTuple):
+    """What Gaussian rows came to at some log scales: means (N, m) and ELBO (N,), their sum over N and its slope."""
+
+    theta: Array
+    means: Array
+    elbos: Array
+    value: float
+    slope: Array
+
+
 class Expected(NamedTuple):
     """The factorised q of a step of variational EM."""
 
@@ -60,7 +70,7 @@ class Journal:
         self.climbs: list[Climb] = []
         self.entries: list[Any] = []
         self._known: list[Any] = []
-        self._kept = type(self.keeper) is not NoCheckpoint
+        self.kept = type(self.keeper) is not NoCheckpoint
         if self.keeper.restore(self):
             self._known, self.entries = self.entries, []
 
@@ -78,13 +88,13 @@ class Journal:
 
     def note_climb(self, k: int, climb: Climb) -> None:
         """Keep how far the fit of observation k has come."""
-        if not self._kept:
+        if not self.kept:
             return
         self.climbs[k : k + 1] = [climb]
         self.keeper.save(self)
 
-    def fits(self, theta: Array) -> Fits | None:
-        """Return the next fits of the run before if they are at theta: those that failed are not there."""
+    def at(self, theta: Array) -> Any:
+        """Return the next ``Fits`` or ``Exact`` of the run before if at theta: those that failed are not there."""
         place = len(self.entries)
         there = place < len(self._known) and np.array_equal(self._known[place].theta, theta)
         return self._known[place] if there else None
@@ -96,7 +106,7 @@ class Journal:
 
     def note(self, entry: Any) -> None:
         """Keep what the next step came to."""
-        if not self._kept:
+        if not self.kept:
             return
         self.entries.append(entry)
         self.keeper.save(self)

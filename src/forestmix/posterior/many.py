@@ -87,6 +87,7 @@ class MappedResult(MappedMoments):
         self.objective, self.converged = numbers["objective"], numbers["converged"]
         self.n_iter, self.status = numbers["n_iter"], numbers["status"]
         self._outcomes = tuple(outcomes)
+        self.shared: dict[str, Any] = {}
 
     @classmethod
     def of(cls, model: DEF, outcomes: Sequence[Any], counts: Sequence[int]) -> Self:
@@ -103,8 +104,10 @@ class MappedResult(MappedMoments):
         return "\n".join(f"{count} of {total} observations: {Status[kind].value}" for kind, count in pairs)
 
     @property
-    def scales(self) -> dict[str, LayerArrays]:
-        """Mean and standard deviation of each unknown scale, by name, as Dask arrays (N,)."""
+    def scales(self) -> dict[str, Any]:
+        """Unknown scales by name: moments of each observation's own, as Dask arrays (N,); posteriors of shared ones."""
+        if self.shared:
+            return self.shared
 
         def moments(name: str, part: str) -> Any:
             return _array(self._outcomes, self.counts, (), np.float64, _scale_moment, name, part)
@@ -122,7 +125,9 @@ class MappedResult(MappedMoments):
         """Infer all chunks, and leave what they come to with the workers; in memory where there are none."""
         import dask
 
-        return MappedResult.of(self.model, dask.persist(*self._outcomes), self.counts)
+        kept = MappedResult.of(self.model, dask.persist(*self._outcomes), self.counts)
+        kept.shared = self.shared
+        return kept
 
     def arrays(self) -> dict[str, Any]:
         """Return all arrays by name."""

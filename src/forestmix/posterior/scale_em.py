@@ -63,7 +63,7 @@ def fit_scale_mode(model: DEF, data: Observations, expect: Callable[[DEF], Expec
         expect: the E step: the factorised q of the model at known scales, best started from its last answer.
 
     """
-    terms = ScaleTerms(model, data)
+    terms = ScaleTerms.of(model, data)
     theta, trace, converged = terms.start(), [], False
     for _ in range(MAX_STEPS):
         known = model.with_scales(np.exp(theta))

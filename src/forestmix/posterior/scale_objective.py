@@ -11,9 +11,9 @@ import numpy as np
 
 from forestmix.arrays import Array
 from forestmix.model import DEF, Observations
-from forestmix.posterior.course import Stopped, fallen
+from forestmix.posterior.course import Course, Stopped, fallen
 from forestmix.posterior.full import FullFit, FullProblem, Start
-from forestmix.posterior.journal import Fits, Journal, no_journal, place_of
+from forestmix.posterior.journal import Exact, Fits, Journal, no_journal, place_of
 from forestmix.posterior.remainder import Remainder
 from forestmix.posterior.scale_terms import Moments, ScaleTerms
 
@@ -51,13 +51,17 @@ class ScaleObjective:
     """L and its slope, for a model and its data; inner fits start from the nearest theta that is known."""
 
     def __init__(self, model: DEF, data: Observations, journal: Journal | None = None) -> None:
-        self.model, self.terms, self.problem = model, ScaleTerms(model, data), FullProblem(model, data)
+        self.problem = FullProblem(model, data)
         self.journal = no_journal() if journal is None else journal
-        self.course, self.count, self.climbed, self._first_slope = self.journal.course, 0, 0, 0.0
-        self.best: tuple[float, Array] | None = None
+        self._begin(model, ScaleTerms.of(model, data), self.journal.course)
         self._starts: list[tuple[Array, list[Start]]] = []
         entries = len(data.x) * (model.n_observed + model.n_latent)
         self._most_starts = int(np.clip(STARTS_BYTES // (8 * entries), 4, 256))
+
+    def _begin(self, model: DEF, terms: ScaleTerms, course: Course) -> None:
+        self.model, self.terms, self.course = model, terms, course
+        self.count, self.climbed, self._first_slope = 0, 0, 0.0
+        self.best: tuple[float, Array] | None = None
 
     @property
     def slope_tolerance(self) -> float:
@@ -67,10 +71,24 @@ class ScaleObjective:
 
     def evaluate(self, theta: Array, *, whole: bool = False) -> Evaluated:
         """Return log prior plus ELBO, its slope by the envelope theorem, the inner fits, and what these leave out."""
-        known = self.model.with_scales(np.exp(theta))
-        fits = self._fits(known, theta)
-        self._remember(theta, fits)
         value, slope = self.terms.log_prior(theta)
+        found = self.over_observations(theta, whole=whole)
+        found = found._replace(value=value + found.value, slope=slope + found.slope)
+        if self.best is None or found.value > self.best[0]:
+            self.best = found.value, theta.copy()
+        self._tell(found)
+        return found
+
+    def over_observations(self, theta: Array, *, whole: bool) -> Evaluated:
+        """Return the same without the prior: a sum over observations."""
+        known = self.model.with_scales(np.exp(theta))
+        before = self.journal.at(theta)
+        if isinstance(before, Exact):
+            self.journal.note(before)
+            return Evaluated(before.value, before.slope, self.problem.again(known, before))
+        fits = self._fits(known, theta, before)
+        self._remember(theta, fits)
+        value, slope = 0.0, np.zeros(len(theta))
         variances: dict[int, Array] = {}
         for fit in fits:
             if id(fit.covariance) not in variances:
@@ -78,35 +96,35 @@ class ScaleObjective:
             own = Moments(fit.error, fit.kappa, fit.variance, fit.mean, variances[id(fit.covariance)])
             counts, sums = self.terms.statistics(theta, own)
             value, slope = value + fit.elbo, slope + sums - counts
-        if self.best is None or value > self.best[0]:
-            self.best = value, theta.copy()
-        self._tell(value, slope, [(fit.mean, variances[id(fit.covariance)]) for fit in fits])
+        if known.layers[0].family.curvature_is_constant and self.journal.kept:
+            means, elbos = np.stack([fit.mean for fit in fits]), np.array([fit.elbo for fit in fits])
+            self.journal.note(Exact(theta, means, elbos, value, slope))
         return Evaluated(value, slope, fits, self.problem.remainders(known, fits) if whole else ())
 
-    def _tell(self, value: float, slope: Array, moments: list[tuple[Array, Array]]) -> None:
+    def _tell(self, found: Evaluated) -> None:
         """Say how far the work is: the first half is the climb, the second the nodes."""
         self.count += 1
-        steep = float(np.max(np.abs(slope)))
+        steep = float(np.max(np.abs(found.slope)))
         self._first_slope = self._first_slope or steep
         share = 0.5 * fallen(steep, self._first_slope, SLOPE_TOLERANCE)
         if self.climbed:
-            nodes = EXPECTED_NODES.get(len(slope), EXPECTED_NODES[4])
+            nodes = EXPECTED_NODES.get(len(found.slope), EXPECTED_NODES[4])
             share = 0.5 + 0.5 * min((self.count - self.climbed) / nodes, 0.98)
 
         def stacked() -> tuple[Array, Array]:
+            moments = [(fit.mean, fit.covariance.variance()) for fit in found.fits]
             means, variances = zip(*moments, strict=True)
             return np.stack(means), np.stack(variances)
 
-        if self.course.tell(value, share, stacked):
+        if self.course.tell(found.value, share, stacked):
             raise Stopped
 
-    def _fits(self, known: DEF, theta: Array) -> tuple[FullFit, ...]:
+    def _fits(self, known: DEF, theta: Array, found: Fits | None) -> tuple[FullFit, ...]:
         """Return the inner fits, where a run before has ended them if it has."""
         if known.layers[0].family.curvature_is_constant:
             return self.problem.fit(known)
-        found = self.journal.fits(theta)
         if found is not None:
-            fits = self.problem.again(known, found.places)
+            fits = self.problem.again(known, found)
         else:
             fits = self.problem.fit(known, self._start(theta), INNER_TOLERANCE)
             found = Fits(theta, [place_of(fit) for fit in fits])

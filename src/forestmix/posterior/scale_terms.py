@@ -10,7 +10,8 @@ so the slope is ``S_k / s_k^2 - c_k``. At the best q it is also the slope of the
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -37,22 +38,29 @@ class Moments(NamedTuple):
 
 
 class ScaleTerms:
-    """The unknown scales of a model with one layer: their priors, given the data, and the variables that have them."""
+    """The unknown scales of a model with one layer: their priors, given the data, and the variables that have them.
 
-    def __init__(self, model: DEF, data: Observations) -> None:
+    ``spread``: gives the sd of the data in some rows.
+    """
+
+    def __init__(self, model: DEF, spread: Callable[[Any], float]) -> None:
         layer, prior = model.layers[0], model.prior
         self.scales = model.unknown_scales
         self.rows = [variables_of(layer.family, scale, layer.size) for scale in self.scales]
         self.latents = [variables_of(prior.family, scale, model.n_latent) for scale in self.scales]
         self.prior_mean = np.broadcast_to(prior.bias, model.n_latent).astype(np.float64)
-        x = data.x if data.observed is None else np.where(data.observed, data.x, np.nan)
-        weights = layer.family.weight if isinstance(layer.family, CaseWeights) else np.ones(layer.size)
         pairs = zip(self.scales, self.rows, strict=True)
         self.priors: list[Scale] = [
-            scale.given(x[:, rows], weights[..., rows]) if isinstance(scale, FromData) else scale
-            for scale, rows in pairs
+            scale.given_spread(spread(rows)) if isinstance(scale, FromData) else scale for scale, rows in pairs
         ]
-        self._spread = weighted_sd(x, weights) or 1.0
+        self._spread = spread(slice(None)) or 1.0
+
+    @classmethod
+    def of(cls, model: DEF, data: Observations) -> Self:
+        """Return the scales of a model, given its data."""
+        x = data.x if data.observed is None else np.where(data.observed, data.x, np.nan)
+        weights = case_weights(model)
+        return cls(model, lambda rows: weighted_sd(x[:, rows], weights[..., rows]))
 
     def log_prior(self, theta: Array) -> tuple[float, Array]:
         """Return ``log p(theta)`` and its slope, (K,)."""
@@ -106,3 +114,9 @@ def scale_names(model: DEF) -> list[str]:
         names.append(kind if kinds.count(kind) == 1 else f"{kind}[{seen[kind]}]")
         seen[kind] += 1
     return names
+
+
+def case_weights(model: DEF) -> Array:
+    """Return the weight of each row of a model with one layer, (n,) or (N, n)."""
+    family = model.layers[0].family
+    return np.asarray(family.weight) if isinstance(family, CaseWeights) else np.ones(model.n_observed)

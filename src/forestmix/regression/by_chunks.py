@@ -79,9 +79,13 @@ class Vectors:
 
 @dataclass(frozen=True)
 class ChunkedDesign:
-    """A design with its rows in chunks: those of the fit are ``weights``, with their ``cases``."""
+    """A design with its rows in chunks: those of the fit are ``weights``, with their ``cases``.
+
+    ``learned_from``: a small frame that stands for the table (``chunk_levels.py``).
+    """
 
     design: Design
+    learned_from: Any
     plan: Plan
     weights: Weights
     cases: Cases
@@ -112,12 +116,14 @@ def read_chunks(
     states = names_with_state(terms, first, context)
     parts = _computed(_columns_of, frames, plan, sorted(states)) if states else []
     gathered = {name: np.concatenate([part[name] for part in parts]) for name in states}
-    design = learned(terms, first, looks, levels, gathered, context)
+    design, small = learned(terms, first, looks, levels, gathered, context)
     check_rows_by_themselves(design, first, "" if pair_of_columns(terms.response) else terms.response, context)
-    return _with_rows(design, plan, frames, _computed(_vectors_of, frames, plan, design))
+    return _with_rows(design, small, plan, frames, _computed(_vectors_of, frames, plan, design))
 
 
-def _with_rows(design: Design, plan: Plan, frames: Sequence[Any], vectors: Sequence[Vectors]) -> ChunkedDesign:
+def _with_rows(
+    design: Design, small: Any, plan: Plan, frames: Sequence[Any], vectors: Sequence[Vectors]
+) -> ChunkedDesign:
     """Return the design with the rows of the fit, those that have a response."""
     whole, response = (np.concatenate([getattr(one, name) for one in vectors]) for name in ("whole", "response"))
     message = missing_message(whole, ~np.isnan(response), plan.missing)
@@ -134,7 +140,7 @@ def _with_rows(design: Design, plan: Plan, frames: Sequence[Any], vectors: Seque
     made = _delayed(_matrix_of)
     matrices = [made(frame, plan, design) for frame, own in zip(frames, kept, strict=True) if own.any()]
     offset = np.concatenate([one.offset for one in vectors])[keep]
-    return ChunkedDesign(design, plan, as_weights(matrices), cases, offset)
+    return ChunkedDesign(design, small, plan, as_weights(matrices), cases, offset)
 
 
 class LeadingColumns:

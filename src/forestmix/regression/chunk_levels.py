@@ -22,6 +22,8 @@ from forestmix.regression.formula import Design, learn_from
 from forestmix.regression.frames import libraries, plain_frame
 from forestmix.regression.terms import Terms
 
+#: Rows of the first chunk that stand for the table, where nothing needs more.
+FIRST_ROWS = 1000
 _CATEGORY = re.compile(r"\bC\(([^()]*(?:\([^()]*\))*[^()]*)\)")
 
 
@@ -109,14 +111,22 @@ def names_with_state(terms: Terms, frame: Any, context: Mapping[str, Any]) -> se
 def learned(
     terms: Terms, first: Any, looks: Sequence[Look], levels: Mapping[str, Any], states: Mapping[str, Array],
     context: Mapping[str, Any],
-) -> Design:  # fmt: skip
-    """Return the design of a table in chunks; ``first`` is the first one's frame, ``states`` whole columns."""
+) -> tuple[Design, Any]:  # fmt: skip
+    """Return the design of a table in chunks, and the small frame that it was learned from.
+
+    ``first`` is the first chunk's frame, ``states`` whole columns.
+    """
     pandas, _, _ = libraries()
     values = {
         name: np.unique(np.concatenate([one.values[name] for one in looks if name in one.values]))
         for name in {name for one in looks for name in one.values}
     }
-    sizes = [len(first), *map(len, levels.values()), *map(len, values.values()), *map(len, states.values())]
+    sizes = [
+        min(len(first), FIRST_ROWS),
+        *map(len, levels.values()),
+        *map(len, values.values()),
+        *map(len, states.values()),
+    ]
     size = max(sizes)
     columns = {}
     for name in first.columns:
@@ -132,7 +142,8 @@ def learned(
             if name in levels:
                 frame[name] = pandas.Categorical(frame[name], categories=levels[name])
         distinct[group] = frame
-    return learn_from(terms, pandas.DataFrame(columns), context, distinct)
+    small = pandas.DataFrame(columns)
+    return learn_from(terms, small, context, distinct), small
 
 
 def check_rows_by_themselves(design: Design, frame: Any, response: str, context: Mapping[str, Any]) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 
@@ -12,7 +12,9 @@ from forestmix.errors import ArgumentError, ForestmixError
 from forestmix.families import Bernoulli, Gaussian
 from forestmix.model import DEF, Layer
 from forestmix.posterior.component import Component
+from forestmix.posterior.factor import BlockFactor
 from forestmix.posterior.marginals import Mixture
+from forestmix.posterior.posterior import Posterior
 from forestmix.regression.by_chunks import ChunkedDesign, Plan
 from forestmix.regression.cases import Extra, needed_columns
 from forestmix.regression.fit import Fit
@@ -24,6 +26,7 @@ from forestmix.regression.solve import Solution
 from forestmix.regression.table_chunks import TableChunks
 from forestmix.regression.terms import column_name
 from forestmix.weights import as_weights
+from forestmix.weights.absent import AbsentWeights
 
 COLUMNS = ("mean", "lower", "upper", "eta_mean", "eta_sd")
 
@@ -35,7 +38,7 @@ class ChunkedFit(Fit):
         self, family: str, found: ChunkedDesign, priors: Priors, model: DEF, solution: Solution, table: TableChunks
     ) -> None:
         super().__init__(family, found.design, priors, found.cases, model, solution)
-        self._plan, self._table = found.plan, table
+        self._plan, self._table, self._learned_from = found.plan, table, found.learned_from
 
     def predict(
         self, new_data: Any = None, level: float = 0.9, *, trials: Any = None, offset: Any = None
@@ -49,11 +52,49 @@ class ChunkedFit(Fit):
         return ChunkedPredictions([_delayed(_own_rows)(frame, light(self), self._plan, level) for frame in frames])
 
     def save(self, path: Any, weights: str = "inside") -> None:
-        """Raise: a file would need the table, which is not in memory."""
-        raise ForestmixError(
-            "A fit of a table in chunks cannot be saved: a file of a fit has its table. Keep fit.summary().to_pandas() "
-            "or fit.to_arviz(), or fit a sample of the rows in memory."
-        )
+        """Write all but the table, which is not in memory; see ``FitWithoutRows``."""
+        from forestmix.files import save
+
+        save(FitWithoutRows.of(self), path, weights)
+
+
+class FitWithoutRows(Fit):
+    """A fit of a table in chunks as a file has it: effects, scales and how columns are made, and none of the rows.
+
+    What it says of effects and scales, and predictions of tables, are those of the fit. Whatever needs the rows, such
+    as ``loo()``, is an error that says so.
+    """
+
+    @classmethod
+    def of(cls, fit: ChunkedFit) -> Self:
+        """Return a fit without its rows; ``cases.frame`` is the small frame that its columns were learned from."""
+        found = fit.posterior
+        if not all(
+            isinstance(one, BlockFactor) for part in found.mixture.components for one in part.covariance.distinct
+        ):
+            raise ForestmixError(
+                "A fit of a table in chunks with more effects than a full covariance can hold cannot be saved: its "
+                "covariance needs the rows. Keep fit.summary().to_pandas()."
+            )
+        absent = AbsentWeights(fit.model.layers[0].weights.shape)
+        model = DEF(fit.model.layers[0].with_weights(absent), prior=fit.model.prior)
+        components = [
+            Component(part.mean, part.covariance.detached(), part.layer.with_weights(absent), part.scales)
+            for part in found.mixture.components
+        ]
+        weights, kept = found.mixture.weights[0], {"scales": found.scales, "log_evidence": found._log_evidence}
+        known = DEF(found.model.layers[0].with_weights(absent), prior=found.model.prior)
+        posterior = Posterior(components, weights, known, found.data, found.kind, **kept)
+        cases = replace(fit.cases, frame=fit._learned_from)
+        return cls(fit.family, fit.design, fit.priors, cases, model, fit.solution._replace(posterior=posterior))
+
+    def predict(
+        self, new_data: Any = None, level: float = 0.9, *, trials: Any = None, offset: Any = None
+    ) -> Any:  # fmt: skip
+        """Return predictions of a table as ``Fit.predict`` does; of the table that was fitted too, if it is given."""
+        if new_data is None:
+            raise ArgumentError("new_data must be given, the fitted table too: the rows are not in the file of a fit.")
+        return super().predict(new_data, level, trials=trials, offset=offset)
 
 
 #: The predictions of no rows.

@@ -22,7 +22,10 @@ class FromData(Scale):
 
     def given(self, values: Array, weights: Array) -> HalfStudentT:
         """Return the prior, given the values of the rows that have this scale and their case weights."""
-        spread = weighted_sd(values, weights)
+        return self.given_spread(weighted_sd(values, weights))
+
+    def given_spread(self, spread: float) -> HalfStudentT:
+        """Return the prior, given the sd of these values."""
         # A constant says nothing of its scale.
         return HalfStudentT(DF, WIDTH * spread if spread > 0 else WIDTH)
 

@@ -1,0 +1,140 @@
+"""Unknown scales that all observations of a Dask array share.
+
+``L(theta)`` of ``integrate.py`` is a log prior plus a sum over observations, and so is its slope: each value of it is
+one map over the chunks of observations and one sum. The nodes that this finds are then given to each chunk, which
+makes the posterior of its own observations there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from forestmix.arrays import Array
+from forestmix.errors import ArgumentError
+from forestmix.model import DEF, observations
+from forestmix.posterior.columns import fits_factor
+from forestmix.posterior.course import Course
+from forestmix.posterior.full_result import check_joint, result_of_scales
+from forestmix.posterior.integrate import Collector, ScaleFit, fit_objective
+from forestmix.posterior.many import MappedResult, blocks_of_observations, constant, delayed
+from forestmix.posterior.remainder import Remainder
+from forestmix.posterior.result import Result
+from forestmix.posterior.scale_objective import Evaluated, ScaleObjective
+from forestmix.posterior.scale_terms import ScaleTerms, case_weights, scale_names
+from forestmix.weights.dask_chunks import KEPT_PART, current_client, memory_of_machine
+
+
+@dataclass(frozen=True)
+class SharedScales:
+    """``infer`` for a chunk of observations once the scales of all are known, and what is known of these."""
+
+    fit: ScaleFit
+    course: Course
+
+    def __call__(self, model: DEF, x: Any) -> Result:
+        """Return the posterior of some observations at the nodes of all."""
+        data = observations(model, x)
+        collected = Collector(ScaleObjective(model, data))
+        for theta in self.fit.thetas:
+            collected(theta)
+        keys = [theta.tobytes() for theta in self.fit.thetas]
+        own = replace(
+            self.fit,
+            components=tuple(collected.components[key] for key in keys),
+            elbos=np.array([collected.elbos[key] for key in keys]),
+            converged=all(collected.converged[key] for key in keys),
+        )
+        return result_of_scales(model, data, own, self.course)
+
+    def put(self, found: MappedResult) -> MappedResult:
+        """Return the outcome with the scales and the model at the heaviest of them."""
+        model = found.model
+        found.shared = dict(zip(scale_names(model), self.fit.scales, strict=True))
+        found.model = model.with_scales(np.exp(self.fit.thetas[self.fit.best]))
+        return found
+
+
+def shared_scales(model: DEF, x: Any) -> SharedScales:
+    """Integrate over the unknown scales that the observations of a Dask array (N, n) share."""
+    check_joint(model)
+    if not fits_factor(model.layers[0].weights):
+        raise ArgumentError(
+            "scales of a model with more latents than a factor can hold need x in memory: give x.compute(), or numbers "
+            "by model.with_scales(values)."
+        )
+    with np.errstate(all="ignore"):
+        objective = MappedScales(model, x)
+        return SharedScales(fit_objective(objective), objective.course)
+
+
+class MappedScales(ScaleObjective):
+    """L of observations in chunks, wherever Dask computes them.
+
+    Chunks stay in the memory of workers, or of this process, unless they are large beside it; then each value of L
+    reads them again. What a chunk remembers of its last fits is where the next ones start, and nothing else.
+    """
+
+    def __init__(self, model: DEF, x: Any) -> None:
+        import dask
+
+        blocks, _ = blocks_of_observations(x)
+        made, shared = delayed(_observed), constant(model)
+        chunks: Sequence[Any] = [made(shared, block) for block in blocks]
+        if current_client() is not None or x.nbytes <= KEPT_PART * memory_of_machine():
+            chunks = dask.persist(*chunks)
+        self._chunks = chunks
+        self._begin(model, ScaleTerms(model, self._spread), Course())
+
+    def over_observations(self, theta: Array, *, whole: bool) -> Evaluated:
+        """Return the sums over the observations of all chunks."""
+        parts = self._map(_evaluated, theta, whole)
+        value, slope, left_out = (sum(part) for part in zip(*parts, strict=True))
+        nothing = np.empty(0)
+        return Evaluated(value, slope, (), (Remainder(left_out, nothing, nothing),))
+
+    def _spread(self, rows: Any) -> float:
+        """Return the sd of the data in some rows, with their case weights."""
+        weight, total, _ = np.sum(self._map(_moments, rows, 0.0), axis=0)
+        if not weight > 0:
+            return 0.0
+        weight, _, squares = np.sum(self._map(_moments, rows, total / weight), axis=0)
+        return float(np.sqrt(squares / weight))
+
+    def _map(self, function: Any, *given: Any) -> tuple[Any, ...]:
+        import dask
+
+        called = delayed(function)
+        found: tuple[Any, ...] = dask.compute(*(called(chunk, *given) for chunk in self._chunks))
+        return found
+
+
+class ChunkSums(NamedTuple):
+    """L of a chunk without the prior, its slope, and what the ELBO leaves out."""
+
+    value: float
+    slope: Array
+    left_out: float
+
+
+def _observed(model: DEF, block: Any) -> ScaleObjective:
+    return ScaleObjective(model, observations(model, np.asarray(block)))
+
+
+def _evaluated(chunk: ScaleObjective, theta: Array, whole: bool) -> ChunkSums:
+    with np.errstate(all="ignore"):
+        found = chunk.over_observations(theta, whole=whole)
+    return ChunkSums(found.value, found.slope, found.left_out)
+
+
+def _moments(chunk: ScaleObjective, rows: Any, centre: float) -> Array:
+    """Return the sums of the case weights of the entries that are there, of them times x, and times its square."""
+    data = chunk.problem.data
+    x = data.x[:, rows].astype(np.float64) - centre
+    weights = np.broadcast_to(case_weights(chunk.model)[..., rows], x.shape)
+    if data.observed is not None:
+        weights = np.where(data.observed[:, rows], weights, 0.0)
+    return np.array([np.sum(weights), np.sum(weights * x), np.sum(weights * x**2)])

@@ -14,8 +14,7 @@ import numpy as np
 
 from forestmix.errors import ForestmixError
 from forestmix.files.codec import Codec, record, state
-from forestmix.files.families import dtype_of
-from forestmix.files.models import built_generator, generator_fields
+from forestmix.files.models import built_generator, dtype_of, generator_fields
 from forestmix.inference.status import Status, Trace
 from forestmix.model import DEF, Layer, Observations
 from forestmix.posterior.columns import Columns

@@ -20,7 +20,7 @@ import forestmix as fmx
 from benchmarks.harness.results import Section, Table, Target
 from forestmix.model import observations
 from forestmix.posterior.integrate import ScaleObjective, climb
-from forestmix.regression.relevance import LogUniform
+from forestmix.regression.linear import LogUniform
 
 Array = np.ndarray
 #: What is compared with a scale for each column; printed with the tables.

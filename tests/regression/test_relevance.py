@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy
 
-from forestmix.regression.relevance import LogUniform, relevance
+from forestmix.regression.linear import LogUniform, relevance
 from forestmix.scales import HalfNormal
 
 

@@ -11,16 +11,17 @@ import typer
 import forestmix as fmx
 from forestmix.cli.data import data_app
 from forestmix.cli.forest import forest
-from forestmix.cli.group import ErrorReportingGroup, exit_code
+from forestmix.cli.group import ErrorReportingGroup, exit_code, working
 from forestmix.cli.infer import infer
-from forestmix.cli.regress import compare, predict, regress
-from forestmix.cli.report import report
+from forestmix.cli.options import RowFamily
+from forestmix.cli.regress import compare, loaded_as, predict, regress
 
 if TYPE_CHECKING:
     from forestmix.paper import Settings
 
 #: Sizes of the demo: several images and seeds, within a minute on two cores.
 DEMO_IMAGES, DEMO_REPEATS = 3, 2
+DEMO_FORMULA = "visits ~ age + smoker + C(ward) + (1 | subject) + offset(log(months))"
 
 app = typer.Typer(
     cls=ErrorReportingGroup,
@@ -29,6 +30,30 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def report(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What infer, regress or forest saved.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The page; FILE with the ending .html without it.")
+    ] = None,
+) -> None:
+    """Write a report: a verdict, summary, pictures, checks, settings, on one page that needs nothing else.
+
+    Example: [bold]forestmix report fit.nc --out report.html[/bold]
+    """
+    from forestmix.cli.inputs import check_out
+    from forestmix.cli.show import show_line
+    from forestmix.report import write_saved
+
+    page = out or file.with_suffix(".html")
+    check_out(page, files=False)
+    loaded = loaded_as(file, object, "anything that was saved")
+    with working("Writing the report"):
+        write_saved(page, loaded)
+    show_line(f"Report: {page}")
+
+
 for command in (infer, regress, predict, compare, report, forest):
     app.command()(command)
 app.add_typer(data_app, name="data")
@@ -75,13 +100,35 @@ def demo(out: Out = Path("forestmix-demo"), seed: Seed = 0) -> None:
     Example: [bold]forestmix demo --out demo[/bold], then open demo/report.html
     and demo/regression.html.
     """
-    from forestmix.cli.demo import demo_regression
     from forestmix.paper import Settings
 
     held = _run(Settings(seed=seed, images=DEMO_IMAGES, repeats=DEMO_REPEATS), out)
-    demo_regression(out)
+    _demo_regression(out)
     if not held:
         raise typer.Exit(1)
+
+
+def _demo_regression(folder: Path) -> None:
+    """Fit doctor visits of 150 people, write the fit and its report, and show the summary and the same as commands.
+
+    An installation without the extras that this needs shows how to get them.
+    """
+    from importlib import resources
+
+    from forestmix.cli.show import show_line
+    from forestmix.errors import MissingExtraError
+    from forestmix.paper.output import write_bytes
+
+    table, fit, page = (folder / name for name in ("clinic.csv", "regression.nc", "regression.html"))
+    write_bytes(table, (resources.files("forestmix.data") / "tables" / "clinic.csv").read_bytes())
+    show_line(f'\n$ forestmix regress {table} "{DEMO_FORMULA}" --family poisson --out {fit}', "bold")
+    try:
+        regress(table, DEMO_FORMULA, RowFamily.poisson, out=fit)
+    except MissingExtraError as error:
+        show_line(f"The regression is left out. {error}")
+        return
+    show_line(f"\n$ forestmix report {fit}", "bold")
+    report(fit, page)
 
 
 @app.command()

@@ -31,10 +31,9 @@ def forest(
     import numpy as np
 
     import forestmix as fmx
-    from forestmix.cli.arrays import about, dense, read_array
-    from forestmix.cli.frames import check_out
+    from forestmix.cli.group import ended, watched
+    from forestmix.cli.inputs import about, check_out, dense, read_array
     from forestmix.cli.show import show_json, show_line, show_rows
-    from forestmix.cli.watch import ended, watched
     from forestmix.report.saved import forest_table
 
     check_out(out)

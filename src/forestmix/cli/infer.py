@@ -10,7 +10,7 @@ from forestmix.cli.options import Covariance, Json, Level, RowFamily, SaveTo
 
 if TYPE_CHECKING:
     from forestmix import Result
-    from forestmix.cli.arrays import Loaded
+    from forestmix.cli.inputs import Loaded
 
 
 def infer(
@@ -43,9 +43,8 @@ def infer(
     import numpy as np
 
     import forestmix as fmx
-    from forestmix.cli.arrays import about, read_array
-    from forestmix.cli.frames import check_out
-    from forestmix.cli.watch import ended, watched
+    from forestmix.cli.group import ended, watched
+    from forestmix.cli.inputs import about, check_out, read_array
 
     check_out(out)
     W, x = read_array(weights), read_array(observations)
@@ -70,7 +69,7 @@ def infer(
 def row_family(name: str, noise_sd: float, trials: int) -> Any:
     """Return the family of the rows; a noise sd or trials that are wrong are said by the option's name."""
     import forestmix as fmx
-    from forestmix.cli.arrays import about
+    from forestmix.cli.inputs import about
 
     if name == "gaussian":
         with about("--noise-sd"):
@@ -81,7 +80,7 @@ def row_family(name: str, noise_sd: float, trials: int) -> Any:
 def fitting(x: Loaded, W: Loaded) -> Any:
     """Return the observations as (n,) or (N, n), or raise an error that names both files."""
     import forestmix as fmx
-    from forestmix.cli.arrays import dense
+    from forestmix.cli.inputs import dense
 
     if W.values.ndim != 2:
         raise fmx.ArgumentError(f"{W.path} must hold a matrix; its shape is {W.values.shape}.")
@@ -102,8 +101,8 @@ def show(result: Result, level: float, out: str | None, json: bool) -> None:
     """Show how the run ended and the posterior to report; of a batch, how many converged."""
     import numpy as np
 
+    from forestmix.cli.group import working
     from forestmix.cli.show import records, show_json, show_line, show_table
-    from forestmix.cli.watch import working
 
     single = result.data.single
     with working("posterior"):

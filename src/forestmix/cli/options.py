@@ -16,25 +16,7 @@ SaveTo = Annotated[
 Seed = Annotated[int, typer.Option(min=0, help="First seed of what is drawn at random.")]
 
 
-class RowFamily(StrEnum):
-    """Families of rows."""
-
-    gaussian = "gaussian"
-    bernoulli = "bernoulli"
-    binomial = "binomial"
-    poisson = "poisson"
-
-
-class ForestFamily(StrEnum):
-    """Families of the variables of a forest."""
-
-    gaussian = "gaussian"
-    bernoulli = "bernoulli"
-    poisson = "poisson"
-
-
-class Covariance(StrEnum):
-    """How much of the correlation q has."""
-
-    factorised = "factorised"
-    full = "full"
+#: Families of rows, of the variables of a forest, and how much of the correlation q has.
+RowFamily = StrEnum("RowFamily", ["gaussian", "bernoulli", "binomial", "poisson"])
+ForestFamily = StrEnum("ForestFamily", ["gaussian", "bernoulli", "poisson"])
+Covariance = StrEnum("Covariance", ["factorised", "full"])

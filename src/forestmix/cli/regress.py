@@ -44,10 +44,9 @@ def regress(
     and then [bold]forestmix report fit.nc[/bold].
     """
     import forestmix as fmx
-    from forestmix.cli.arrays import about
-    from forestmix.cli.frames import check_out, read_table
+    from forestmix.cli.group import ended, watched
+    from forestmix.cli.inputs import about, check_out, read_table
     from forestmix.cli.show import records, show_json, show_line, show_table
-    from forestmix.cli.watch import ended, watched
 
     check_out(out)
     priors = read_priors(prior or [])
@@ -111,8 +110,7 @@ def predict(
     Example: [bold]forestmix predict fit.nc new.csv --out p.csv[/bold]
     """
     import forestmix as fmx
-    from forestmix.cli.arrays import about
-    from forestmix.cli.frames import check_out, read_table
+    from forestmix.cli.inputs import about, check_out, read_table
     from forestmix.cli.show import records, show_json, show_line
     from forestmix.paper.output import csv_bytes, write_bytes
 
@@ -165,7 +163,7 @@ def compare(
 def loaded_as(path: Path, kinds: Any, words: str) -> Any:
     """Return what a file holds, once it is known to be of the kind that a command needs."""
     import forestmix as fmx
-    from forestmix.cli.arrays import about
+    from forestmix.cli.inputs import about
 
     with about(str(path)):
         loaded = fmx.load(path)

@@ -1,7 +1,6 @@
 """Data: samples that ship with the package, and complete sets that are fetched once and kept in a cache."""
 
-from forestmix.data.cache import cache_directory
-from forestmix.data.fetching import DatasetStatus, State, fetch, list_datasets, verify
+from forestmix.data.cache import DatasetStatus, State, cache_directory, fetch, list_datasets, verify
 from forestmix.data.images import (
     Images,
     load_cifar10,

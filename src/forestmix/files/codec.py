@@ -167,46 +167,42 @@ class Reader:
 
     def read(self, tree: Any) -> Any:
         """Return the value of a tree."""
-        if isinstance(tree, list):
-            return [self.read(one) for one in tree]
-        if not isinstance(tree, dict):
-            return tree
-        for form in ("seen", "array", "small", "stack", "parts", "table", "tables", "kind"):
-            if form in tree:
-                return getattr(self, f"_{form}_of")(tree)
-        raise ValueError(f"no known form among {sorted(tree)}")
+        match tree:
+            case list():
+                return [self.read(one) for one in tree]
+            case {"seen": number}:
+                return self._seen[number]
+            case {"array": name}:
+                if name not in self._read:
+                    self._read[name] = self._arrays(name).astype(_dtype(tree), copy=False)
+                return self._read[name]
+            case {"small": values, "shape": shape}:
+                return np.array(values, _dtype(tree)).reshape(shape)
+            case {"stack": stacked}:
+                return list(self.read(stacked))
+            case {"parts": parts, "lengths": lengths}:
+                return self._parts(self.read(parts), lengths)
+            case {"table": table}:
+                return {key: self.read(value) for key, value in table.items()}
+            case {"tables": columns, "count": count}:
+                return self._rows(columns, count)
+            case {"kind": kind}:
+                return self._object(kind, tree)
+            case dict():
+                raise ValueError(f"no known form among {sorted(tree)}")
+        return tree
 
-    def _seen_of(self, tree: dict[str, Any]) -> Any:
-        return self._seen[tree["seen"]]
-
-    def _array_of(self, tree: dict[str, Any]) -> Array:
-        name = tree["array"]
-        if name not in self._read:
-            self._read[name] = self._arrays(name).astype(_dtype(tree), copy=False)
-        return self._read[name]
-
-    def _small_of(self, tree: dict[str, Any]) -> Array:
-        return np.array(tree["small"], _dtype(tree)).reshape(tree["shape"])
-
-    def _stack_of(self, tree: dict[str, Any]) -> list[Array]:
-        return list(self.read(tree["stack"]))
-
-    def _parts_of(self, tree: dict[str, Any]) -> list[list[Any]]:
-        joined, ends = self.read(tree["parts"]), np.cumsum([0, *tree["lengths"]]).tolist()
+    def _parts(self, joined: list[Any], lengths: list[int]) -> list[list[Any]]:
+        ends = np.cumsum([0, *lengths]).tolist()
         if ends[-1] != len(joined):
             raise ValueError("lists of other lengths than they should have")
         return [joined[start:end] for start, end in itertools.pairwise(ends)]
 
-    def _table_of(self, tree: dict[str, Any]) -> dict[str, Any]:
-        return {key: self.read(value) for key, value in tree["table"].items()}
-
-    def _tables_of(self, tree: dict[str, Any]) -> list[dict[str, Any]]:
-        return self._rows(tree["tables"], tree["count"])
-
-    def _kind_of(self, tree: dict[str, Any]) -> Any:
-        if tree["kind"] not in self._codecs:
-            raise ValueError(f"unknown kind {tree['kind']!r}")
-        build = self._codecs[tree["kind"]].build
+    def _object(self, kind: str, tree: dict[str, Any]) -> Any:
+        """Return an object, or several of one kind where their fields are columns."""
+        if kind not in self._codecs:
+            raise ValueError(f"unknown kind {kind!r}")
+        build = self._codecs[kind].build
         if "columns" in tree:
             built = [build(fields) for fields in self._rows(tree["columns"], tree["count"])]
             self._seen.extend(built)

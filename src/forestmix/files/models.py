@@ -1,16 +1,52 @@
-"""Codecs of models and of the data that they are given, with times and random generators as plain values."""
+"""Codecs of models: families, unknown scales, factors, layers and data; times and generators as plain values."""
 
 from __future__ import annotations
 
+from dataclasses import fields
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
 
+from forestmix import scales
+from forestmix.arrays import host
 from forestmix.errors import ForestmixError
-from forestmix.files.codec import Codec, record
+from forestmix.families import Bernoulli, Binomial, Exponential, Gaussian, Laplace, Mixed, Poisson, SpikeSlab
+from forestmix.families.weighted import Weighted, WeightedGaussian
+from forestmix.files.codec import Codec, record, state
+from forestmix.latents import LATENTS, ArrayFactors, GaussianFactors
 from forestmix.model import DEF, Layer, Observations, Prior
+
+
+def _case_weights(kind: str, type_: type[Weighted] | type[WeightedGaussian]) -> Codec:
+    return Codec(
+        kind, type_, lambda one: {"family": one.unweighted, "weight": one.weight},
+        lambda given: type_(given["family"], given["weight"]),
+    )  # fmt: skip
+
+
+def _array_factors(factors: ArrayFactors) -> dict[str, Any]:
+    """Return the factors of an array on another device as those of a NumPy array."""
+    return {"mean": host(factors.mean), "sd": host(factors.sd)}
+
+
+def _factors(type_: type) -> Codec:
+    names = [field.name for field in fields(type_)]
+    return record(f"{type_.__name__.removesuffix('Factors')} factors", type_, names)
+
+
+SCALES: tuple[type[scales.Scale], ...] = (
+    scales.Exponential, scales.Flat, scales.FromData, scales.HalfCauchy, scales.HalfNormal, scales.HalfStudentT,
+    scales.InverseGamma,
+)  # fmt: skip
+
+
+def dtype_of(name: str) -> np.dtype:
+    """Return float32 or float64 by its name."""
+    if name not in ("float32", "float64"):
+        raise ValueError(f"precision {name!r}")
+    return np.dtype(name)
 
 
 def _layer(layer: Layer) -> dict[str, Any]:
@@ -45,17 +81,6 @@ def _built_model(given: dict[str, Any]) -> DEF:
     return DEF(*given["layers"], prior=given["prior"])
 
 
-CODECS = (
-    Codec("layer", Layer, _layer, _built_layer),
-    record("prior", Prior, ("family", "bias")),
-    Codec("model", DEF, lambda one: {"layers": list(one.layers), "prior": one.prior}, _built_model),
-    Codec("date", date, lambda one: {"text": one.isoformat()}, lambda given: date.fromisoformat(given["text"])),
-    Codec("time", datetime, _time, _built_time),
-    record("duration", timedelta, ("days", "seconds", "microseconds")),
-    record("observations", Observations, ("x", "observed", "single")),
-)
-
-
 _KINDS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
 
 
@@ -86,3 +111,26 @@ def _restored(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _restored(part) for key, part in value.items()}
     return int(value.removeprefix("int ")) if isinstance(value, str) and value.startswith("int ") else value
+
+
+CODECS = (
+    *(record(f"scale {one.__name__}", one, one.parameters) for one in SCALES),
+    record("places of scales", scales.Places, ("unknowns", "which", "known")),
+    state("Gaussian", Gaussian, ("sd_left_out", "places", "sd")),
+    state("Bernoulli", Bernoulli, ()),
+    state("Poisson", Poisson, ()),
+    state("Binomial", Binomial, ("trials",)),
+    *(state(prior.__name__, prior, prior.parameters) for prior in (Exponential, Laplace, SpikeSlab)),
+    _case_weights("case weights of rows", Weighted),
+    _case_weights("case weights of Gaussian rows", WeightedGaussian),
+    record("Mixed", Mixed, ("families", "which")),
+    *map(_factors, LATENTS.values()),
+    Codec("Gaussian factors of an array", ArrayFactors, _array_factors, lambda given: GaussianFactors(**given)),
+    Codec("layer", Layer, _layer, _built_layer),
+    record("prior", Prior, ("family", "bias")),
+    Codec("model", DEF, lambda one: {"layers": list(one.layers), "prior": one.prior}, _built_model),
+    Codec("date", date, lambda one: {"text": one.isoformat()}, lambda given: date.fromisoformat(given["text"])),
+    Codec("time", datetime, _time, _built_time),
+    record("duration", timedelta, ("days", "seconds", "microseconds")),
+    record("observations", Observations, ("x", "observed", "single")),
+)

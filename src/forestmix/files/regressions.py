@@ -18,9 +18,8 @@ from forestmix.inference.status import Status
 from forestmix.regression.cases import Cases
 from forestmix.regression.chunked_fit import FitWithoutRows
 from forestmix.regression.fit import Fit
-from forestmix.regression.formula import Block, Design, _GroupBlocks
+from forestmix.regression.formula import Block, Design, Levels, _GroupBlocks
 from forestmix.regression.frames import libraries
-from forestmix.regression.groups import Levels
 from forestmix.regression.priors import BlockPrior, Priors
 from forestmix.regression.solve import Solution
 from forestmix.regression.terms import parse

@@ -12,13 +12,10 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy
 
 from forestmix.errors import ForestmixError
 from forestmix.files.codec import Codec, record, state
-from forestmix.files.families import dtype_of
-from forestmix.files.models import built_generator, generator_fields
-from forestmix.files.weights import built_sparse, sparse_fields
+from forestmix.files.models import built_generator, dtype_of, generator_fields
 from forestmix.inference.status import Status, Trace
 from forestmix.model import DEF, Layer, Observations
 from forestmix.posterior.columns import Columns, is_sparse
@@ -243,7 +240,6 @@ def _layer(layer: LayerPosterior) -> dict[str, Any]:
 CODECS = (
     state("columns", Columns, ("shape", "block", "rest", "_weights", "_rows", "_last")),
     state("factor", _Parts, ("diagonal", "U", "L")),
-    Codec("sparse matrix", scipy.sparse.csr_array, sparse_fields, built_sparse),
     state(
         "posterior of a scale", ScalePosterior,
         ("scale", "_theta", "_density", "_cumulative", "mean", "sd", "log_mean", "log_sd"),

@@ -8,7 +8,7 @@ from typing import Any
 
 from forestmix.checks import one_of
 from forestmix.errors import ArgumentError, ForestmixError, MissingExtraError
-from forestmix.files import families, models, results
+from forestmix.files import models, results
 from forestmix.files import weights as of_weights
 from forestmix.files.codec import Codec, Reader, Writer
 from forestmix.files.container import open_file, write_file, xarray_library
@@ -28,7 +28,7 @@ def all_codecs(*, reference: bool = False, given: Any = None) -> tuple[Codec, ..
     """
     from forestmix.files import regressions
 
-    own = (*families.CODECS, *models.CODECS, *results.CODECS, *regressions.CODECS)
+    own = (*models.CODECS, *results.CODECS, *regressions.CODECS)
     return (*own, *of_weights.codecs(reference, given), *_forest())
 
 

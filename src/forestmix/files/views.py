@@ -10,6 +10,7 @@ import numpy as np
 from forestmix.errors import ArgumentError, ForestmixError, MissingExtraError
 from forestmix.posterior.result import Result
 from forestmix.posterior.table import latent_labels, latent_names
+from forestmix.regression.fit import interval_columns
 
 if TYPE_CHECKING:
     from forestmix.forest.estimator import ForestMixtureModel
@@ -44,12 +45,8 @@ def _add_run(variables: dict[str, Any], coordinates: dict[str, Any], result: Res
 
 def fit_dataset(fit: Fit, level: float) -> Any:
     """Return mean, sd and interval of every effect of a regression, and of its scales, by name."""
-    low, high = fit.posterior.interval(level)
-    parts = (fit.posterior.mean, fit.posterior.sd, low, high)
-    variables: dict[str, Any] = {
-        name: (["effect"], np.asarray(values), f"{text} of each effect")
-        for name, values, text in zip(_NAMES, parts, _texts(level), strict=True)
-    }
+    parts = (fit.posterior.mean, fit.posterior.sd, *fit.posterior.interval(level))
+    variables = _moments(parts, ["effect"], level, "effect")
     coordinates: dict[str, Any] = {"effect": fit.names}
     found = {name: fit.scales[scale] for name, scale in fit.priors.unknown.items()}
     scales = {name: (one.mean, one.sd, *one.interval(level)) for name, one in found.items()}
@@ -79,8 +76,7 @@ def latent_frame(found: Any, level: float, names: Sequence[Any] | None = None) -
     count = check_names(found, names)
     tables = {}
     for k, layer in enumerate(found.layers):
-        low, high = layer.interval(level)
-        parts = {"mean": layer.mean, "sd": layer.sd, f"{50 * (1 - level):g} %": low, f"{50 * (1 + level):g} %": high}
+        parts = interval_columns((layer.mean, layer.sd, *layer.interval(level)), level)
         labels = latent_labels(found.model, k, names)
         index = pandas.Index(labels, name="latent", tupleize_cols=False)
         if not found.data.single:
@@ -102,11 +98,14 @@ def forest_frame(model: ForestMixtureModel) -> Any:
     return pandas.DataFrame(columns, index=pandas.Index(getattr(model, "feature_names_in_", every), name="variable"))
 
 
-_NAMES = ("mean", "sd", "lower", "upper")
-
-
-def _texts(level: float) -> tuple[str, str, str, str]:
-    return "mean", "standard deviation", f"lower end of the {level:g} interval", f"upper end of the {level:g} interval"
+def _moments(parts: Sequence[Any], dimensions: list[str], level: float, what: str, name: str = "{}") -> dict[str, Any]:
+    """Return means, sds and both ends of intervals as variables with their dimensions and what they are."""
+    interval = f"end of the {level:g} interval"
+    texts = {"mean": "mean", "sd": "standard deviation", "lower": f"lower {interval}", "upper": f"upper {interval}"}
+    return {
+        name.format(key): (dimensions, np.asarray(values), f"{text} of each {what}")
+        for (key, text), values in zip(texts.items(), parts, strict=True)
+    }
 
 
 def _layers(found: Any, level: float, names: Sequence[Any] | None) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -119,8 +118,7 @@ def _layers(found: Any, level: float, names: Sequence[Any] | None) -> tuple[dict
         dimensions = [*([] if single else ["observation"]), f"latent{number}"]
         coordinates[f"latent{number}"] = latent_names(found.model, k, names)
         parts = (layer.mean, layer.sd, *layer.interval(level))
-        for name, values, text in zip(_NAMES, parts, _texts(level), strict=True):
-            variables[f"{name}{number}"] = (dimensions, np.asarray(values), f"{text} of each latent")
+        variables |= _moments(parts, dimensions, level, "latent", f"{{}}{number}")
     return variables, coordinates
 
 
@@ -145,10 +143,9 @@ def _add_scales(
     if not scales:
         return
     coordinates["scale"] = list(scales)
-    for name, values, text in zip(_NAMES, zip(*scales.values(), strict=True), _texts(level), strict=True):
-        stacked = np.array(values)
-        dimensions = ["scale", "observation"][: stacked.ndim]
-        variables[f"scale_{name}"] = (dimensions, stacked, f"{text} of each unknown scale")
+    parts = [np.array(values) for values in zip(*scales.values(), strict=True)]
+    dimensions = ["scale", "observation"][: parts[0].ndim]
+    variables |= _moments(parts, dimensions, level, "unknown scale", "scale_{}")
 
 
 def _dataset(variables: Mapping[str, Any], coordinates: Mapping[str, Any], attributes: Mapping[str, Any]) -> Any:

@@ -118,8 +118,8 @@ def _reference(weights: Weights) -> dict[str, Any]:
 
 
 def codecs(reference: bool = False, given: Any = None) -> tuple[Codec, ...]:
-    """Return the codecs of weights: to write them or a reference, to read both."""
-    find = Given(given).find
+    """Return the codecs of weights: to write them or a reference, to read both. A matrix of SciPy's is written."""
+    find, matrix = Given(given).find, Codec("sparse matrix", scipy.sparse.csr_array, sparse_fields, built_sparse)
     if reference:
-        return tuple(Codec("weights by reference", codec.type, _reference, find) for codec in INSIDE)
-    return (*INSIDE, Codec("weights by reference", Weights, _reference, find))
+        return (matrix, *(Codec("weights by reference", codec.type, _reference, find) for codec in INSIDE))
+    return (matrix, *INSIDE, Codec("weights by reference", Weights, _reference, find))

@@ -52,16 +52,10 @@ class Cases:
 
     def take(self, keep: Array) -> Cases:
         """Return the chosen cases, by a mask or by numbers."""
-        return replace(
-            self,
-            frame=self.frame.iloc[keep].reset_index(drop=True),
-            rows=self.rows[keep],
-            response=self.response[keep],
-            trials=None if self.trials is None else self.trials[keep],
-            offset=self.offset[keep],
-            weights=None if self.weights is None else self.weights[keep],
-            labels=[self.labels[row] for row in np.arange(len(self.rows))[keep]] if self.labels else [],
-        )
+        vectors = {name: getattr(self, name) for name in ("rows", "response", "trials", "offset", "weights")}
+        kept: dict[str, Any] = {name: None if values is None else values[keep] for name, values in vectors.items()}
+        labels = [self.labels[row] for row in np.arange(len(self.rows))[keep]] if self.labels else []
+        return replace(self, frame=self.frame.iloc[keep].reset_index(drop=True), labels=labels, **kept)
 
 
 def needed_columns(terms: Terms, known: list[str], context: Mapping[str, Any], *, response: bool) -> list[str]:

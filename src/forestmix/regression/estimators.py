@@ -10,9 +10,9 @@ from forestmix.arrays import Array
 from forestmix.checks import between_zero_and_one, flag, one_of
 from forestmix.errors import MissingExtraError
 from forestmix.regression.dask_estimators import by_chunks, in_memory, is_chunked, training_rows
-from forestmix.regression.likelihood import check_response
 from forestmix.regression.linear import Linear, fit_linear
 from forestmix.regression.named_tables import named_rows
+from forestmix.regression.solve import check_response
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from typing import Any
 
@@ -20,10 +20,9 @@ from forestmix.posterior.table import Table
 from forestmix.regression.cases import Cases, Extra
 from forestmix.regression.formula import Block, Design
 from forestmix.regression.prediction import predict_rows, wanted_rows
-from forestmix.regression.priors import NOISE, Priors
+from forestmix.regression.priors import Priors
 from forestmix.regression.solve import Solution, at_scale_means
 from forestmix.regression.table_chunks import table_chunks
-from forestmix.regression.units import units_of
 from forestmix.saving import Saved
 
 
@@ -77,7 +76,7 @@ class Fit(Saved):
         fixed = self._effects(slice(0, self.design.n_fixed), level)
         scales = self._scales(level)
         columns = {name: np.concatenate([fixed[name], scales[name]]) for name in fixed}
-        index = [*self.design.fixed_names, *(_scale_label(name) for name in self.priors.unknown)]
+        index = [*self.design.fixed_names, *(f"sd({name})" for name in self.priors.unknown)]
         title = f"{self.formula}, {self.family}, {self.model.n_observed} rows"
         return Table(index, columns, title, self._notes())
 
@@ -218,15 +217,13 @@ class Fit(Saved):
 
     def _effects(self, columns: slice, level: float) -> dict[str, Array]:
         parts = (self.posterior.mean, self.posterior.sd, *self.posterior.interval(level))
-        mean, sd, low, high = (np.asarray(part, np.float64)[columns] for part in parts)
-        return interval_columns(mean, sd, low, high, level)
+        return interval_columns((np.asarray(part, np.float64)[columns] for part in parts), level)
 
     def _scales(self, level: float) -> dict[str, Array]:
         """Return the posteriors of the unknown scales, in the order of ``priors.unknown``."""
         found = [self.scales[scale] for scale in self.priors.unknown.values()]
-        ends = [one.interval(level) for one in found]
-        mean, sd = np.array([one.mean for one in found]), np.array([one.sd for one in found])
-        return interval_columns(mean, sd, np.array([end[0] for end in ends]), np.array([end[1] for end in ends]), level)
+        parts = np.array([(one.mean, one.sd, *one.interval(level)) for one in found], np.float64).reshape(-1, 4)
+        return interval_columns(parts.T, level)
 
     def _notes(self) -> list[str]:
         several = [term.levels.factors for term in self.design.grouped if len(term.blocks) > 1]
@@ -246,10 +243,43 @@ class Fit(Saved):
         return blocks[next(iter(blocks)) if term is None else one_of("term", term, blocks)]
 
 
-def _scale_label(name: str) -> str:
-    return f"sd({name})" if name != NOISE else "sd(noise)"
+def interval_columns(parts: Iterable[Array], level: float) -> dict[str, Array]:
+    """Return means, sds and both ends of intervals as columns with their titles, as ``Posterior.summary`` has them."""
+    return dict(zip(("mean", "sd", f"{50 * (1 - level):g} %", f"{50 * (1 + level):g} %"), parts, strict=True))
 
 
-def interval_columns(mean: Array, sd: Array, low: Array, high: Array, level: float) -> dict[str, Array]:
-    """Return the columns of a table of effects, the ends named by their percentages, as ``Posterior.summary`` does."""
-    return {"mean": mean, "sd": sd, f"{50 * (1 - level):g} %": low, f"{50 * (1 + level):g} %": high}
+#: Below this share of its size, the spread of a column is rounding: the column is constant.
+CONSTANT = 1e-6
+
+
+def units_of(fit: Fit) -> Array:
+    """Return by what the entries of ``fit.summary()`` are multiplied: first fixed effects, then scales.
+
+    The sd of the column, and 1 for columns of 0 and 1, for constants and for scales of the predictor; the scale of the
+    slopes of a group has the sd of the column that the slopes are of.
+    """
+    weights = fit.model.layers[0].weights.in_double()
+    given = None if fit.cases.weights is None else fit.cases.weights[~np.isnan(fit.cases.response)]
+    share = np.full(weights.shape[0], 1 / weights.shape[0]) if given is None else given / np.sum(given)
+    n_fixed = fit.design.n_fixed
+    fixed = _units(weights.adjoint(share)[:n_fixed], weights.square().adjoint(share)[:n_fixed])
+    blocks = {block.name: block for block in fit.design.blocks}
+    scales = []
+    for name in fit.priors.unknown:
+        unit = np.ones(1)
+        if name in blocks and blocks[name].levels is not None:
+            inside = np.zeros(weights.shape[1])
+            inside[blocks[name].columns] = 1
+            column = weights.forward(inside)
+            unit = _units(share[None] @ column, share[None] @ column**2)
+        elif name in blocks and blocks[name].size == 1:
+            unit = fixed[blocks[name].columns]
+        scales.append(float(unit[0]))
+    return np.array([*fixed, *scales])
+
+
+def _units(mean: Array, square: Array) -> Array:
+    """Return the units of columns by their means and mean squares; those of a column of 0 and 1 are the same."""
+    sd = np.sqrt(np.maximum(square - mean**2, 0))
+    plain = np.isclose(mean, square, rtol=1e-9, atol=0) | (sd <= CONSTANT * np.abs(mean))
+    return np.where(plain, 1.0, sd)

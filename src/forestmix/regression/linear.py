@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import math
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import scipy
 
 from forestmix.arrays import Array, numbers
@@ -13,16 +15,51 @@ from forestmix.errors import ArgumentError
 from forestmix.families import Gaussian
 from forestmix.model import DEF, Layer, Prior
 from forestmix.posterior.component import Component
+from forestmix.posterior.integrate import MOST_SCALES
 from forestmix.posterior.marginals import Mixture
 from forestmix.posterior.prediction import Prediction, predict
 from forestmix.regression.by_chunks import LeadingColumns
-from forestmix.regression.likelihood import centre_and_unit, family_of
 from forestmix.regression.priors import WIDTH, Moments, default_noise, moments
-from forestmix.regression.relevance import relevance
-from forestmix.regression.solve import Solution, one_thread, solve
+from forestmix.regression.solve import Solution, centre_and_unit, family_of, one_thread, solve
 from forestmix.scales import HalfNormal, Scale
 from forestmix.weights import as_weights
 from forestmix.weights.dask_chunks import is_dask
+
+#: Logarithms on either side of the middle of a log-uniform prior.
+HALF_WIDTH = 20.0
+
+
+class LogUniform(Scale):
+    """``p(s) = 1 / (40 s)`` for s within a factor ``e^20`` of ``middle``: no preference for any size."""
+
+    parameters: ClassVar[tuple[str, ...]] = ("middle",)
+
+    def __init__(self, middle: float) -> None:
+        self.middle = middle
+
+    def log_density(self, scale: npt.ArrayLike) -> Array:
+        """Return ``-log(40 s)``, and minus infinity outside."""
+        theta = np.log(np.asarray(scale, np.float64))
+        inside = np.abs(theta - math.log(self.middle)) <= HALF_WIDTH
+        return np.where(inside, -theta - math.log(2 * HALF_WIDTH), -np.inf)
+
+    def log_density_slope(self, scale: npt.ArrayLike) -> Array:
+        """Return ``-1 / s``."""
+        return -1 / np.asarray(scale, np.float64)
+
+    def quantile(self, p: npt.ArrayLike) -> Array:
+        """Return ``middle exp(40 (p - 1/2))``."""
+        return self.middle * np.exp(2 * HALF_WIDTH * (np.asarray(p, np.float64) - 0.5))
+
+
+def relevance(width: float, count: int) -> Scale:
+    """Return the prior of one of ``count`` columns' scales; ``width`` is the sd of the weak default.
+
+    Few scales are integrated over, with a half-normal prior. Many are put at their mode, where a flat prior of the
+    logarithm lets the scale of a column that explains nothing go to 0, as in scikit-learn's ``ARDRegression``.
+    """
+    # One more scale is that of the noise.
+    return HalfNormal(width) if count + 1 <= MOST_SCALES else LogUniform(width)
 
 
 class Linear(NamedTuple):

@@ -25,12 +25,16 @@ from forestmix.posterior.table import Table
 from forestmix.regression.cases import Extra, for_rows, needed_columns
 from forestmix.regression.formula import Rows
 from forestmix.regression.frames import column_names, plain_frame, row_labels
-from forestmix.regression.likelihood import family_of
+from forestmix.regression.solve import family_of
 from forestmix.scales import Scale
 from forestmix.weights import SparseWeights, Weights
 
 if TYPE_CHECKING:
     from forestmix.regression.fit import Fit
+
+
+def _column(name: str, text: str) -> Any:
+    return property(lambda table: table.columns[name], doc=text)
 
 
 class Predictions(Table):
@@ -40,30 +44,11 @@ class Predictions(Table):
     of 1, with its own interval.
     """
 
-    @property
-    def mean(self) -> Array:
-        """The predictive mean of each row."""
-        return self.columns["mean"]
-
-    @property
-    def lower(self) -> Array:
-        """The lower end of each interval."""
-        return self.columns["lower"]
-
-    @property
-    def upper(self) -> Array:
-        """The upper end of each interval."""
-        return self.columns["upper"]
-
-    @property
-    def eta_mean(self) -> Array:
-        """The mean of each linear predictor."""
-        return self.columns["eta_mean"]
-
-    @property
-    def eta_sd(self) -> Array:
-        """The standard deviation of each linear predictor."""
-        return self.columns["eta_sd"]
+    mean = _column("mean", "The predictive mean of each row.")
+    lower = _column("lower", "The lower end of each interval.")
+    upper = _column("upper", "The upper end of each interval.")
+    eta_mean = _column("eta_mean", "The mean of each linear predictor.")
+    eta_sd = _column("eta_sd", "The standard deviation of each linear predictor.")
 
 
 class ExtendedCovariance(Covariance):

@@ -11,15 +11,15 @@ from forestmix.regression.cases import Extra, read_cases
 from forestmix.regression.chunked_fit import ChunkedFit
 from forestmix.regression.fit import Fit
 from forestmix.regression.formula import learn_design
-from forestmix.regression.likelihood import (
+from forestmix.regression.priors import default_noise, default_priors, set_priors
+from forestmix.regression.solve import (
     centre_and_unit,
     check_response,
     family_of,
     make_model,
     rows_with_response,
+    solve,
 )
-from forestmix.regression.priors import default_noise, default_priors, set_priors
-from forestmix.regression.solve import solve
 from forestmix.regression.table_chunks import table_chunks
 from forestmix.regression.terms import parse
 

@@ -1,11 +1,11 @@
-"""Arrays from files of many kinds. Nothing in a file is ever run: pickled objects are refused."""
+"""Arrays and tables from files of many kinds. Nothing in a file is ever run: pickled objects are refused."""
 
 from __future__ import annotations
 
 import csv
 import os
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -41,17 +41,24 @@ def read_array(name: str) -> Loaded:
     """Return the array of a file; ``file.npz:key`` and ``file.nc:key`` choose one of several."""
     path, key = _split(name)
     kind = path.name.lower().removesuffix(".gz").rpartition(".")[2]
+    with _reading(path, kind, READERS):
+        values, names = READERS[kind](path, key)
+    return Loaded(_numbers(path, values), names, str(path))
+
+
+@contextmanager
+def _reading(path: Path, kind: str, kinds: Collection[str]) -> Iterator[None]:
+    """Raise unless this is a file of one of the kinds, and what a library finds wrong with it as ``ArgumentError``."""
     if not path.is_file():
         raise fmx.ArgumentError(f"{path} is no file that can be read.")
-    if kind not in READERS:
-        raise fmx.ArgumentError(f"{path} must be of one of the kinds {', '.join(READERS)}; it ends with {kind!r}.")
+    if kind not in kinds:
+        raise fmx.ArgumentError(f"{path} must be of one of the kinds {', '.join(kinds)}; it ends with {kind!r}.")
     try:
-        values, names = READERS[kind](path, key)
+        yield
     except fmx.ForestmixError:
         raise
     except Exception as error:  # libraries that read files raise errors of every kind
         raise fmx.ArgumentError(f"{path} cannot be read as {kind}: {error}") from error
-    return Loaded(_numbers(path, values), names, str(path))
 
 
 def dense(values: Any) -> Any:
@@ -192,3 +199,50 @@ READERS: dict[str, Callable[[Path, str | None], tuple[Any, list[str] | None]]] =
     "parquet": _parquet,
     "nc": _netcdf,
 }
+
+
+#: Kinds of files with tables.
+KINDS = ("csv", "tsv", "parquet", "nc")
+
+
+def read_table(path: Path) -> Any:
+    """Return the table in a file, as a frame of pandas or polars."""
+    kind = path.suffix.lower().removeprefix(".")
+    with _reading(path, kind, KINDS):
+        frame = _frame(path, kind)
+    if not len(frame):
+        raise fmx.ArgumentError(f"{path} must have at least one row; it has the columns alone.")
+    return frame
+
+
+def _frame(path: Path, kind: str) -> Any:
+    if kind == "parquet":
+        return read_parquet(path)
+    try:
+        import pandas
+    except ImportError as error:
+        raise MissingExtraError("Tables need pandas: pip install 'forestmix[regression]'") from error
+    if kind == "nc":
+        import xarray
+
+        with xarray.open_dataset(path, engine="h5netcdf") as dataset:
+            return dataset.to_dataframe().reset_index()
+    return pandas.read_csv(path, sep="\t" if kind == "tsv" else ",")
+
+
+def check_out(out: Path | None, *, files: bool = True) -> None:
+    """Raise before the work, which would be lost, where its result could not be written.
+
+    ``files``: whether the result is a NetCDF file, which needs libraries of an extra.
+    """
+    if out is None:
+        return
+    if out.is_dir() or not out.parent.is_dir():
+        why = "it is a folder" if out.is_dir() else f"there is no folder {out.parent}"
+        raise fmx.ArgumentError(f"--out must be a file in a folder that exists; got {str(out)!r}, and {why}.")
+    if files:
+        try:
+            import h5netcdf  # noqa: F401
+            import xarray  # noqa: F401
+        except ImportError as error:
+            raise MissingExtraError(f"--out needs {error.name}: pip install 'forestmix[io]'") from error

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from forestmix.arrays import Array, finite, fits, generator, in_precision, numbers, per_variable
+from forestmix.arrays import Array, finite, fits, generator, in_precision, numbers, parameter_text, per_variable
 from forestmix.checks import between_zero_and_one, whole_number
 from forestmix.errors import ArgumentError
 from forestmix.families import Family, Gaussian, PriorFamily
@@ -57,8 +57,7 @@ class Prior:
         return Prior(self.family.astype(dtype), in_precision("bias", self.bias, dtype))
 
     def __repr__(self) -> str:
-        bias = self.bias.item() if self.bias.ndim == 0 else f"<{self.bias.size} values>"
-        return f"Prior({self.family!r}, bias={bias})"
+        return f"Prior({self.family!r}, bias={parameter_text(self.bias)})"
 
 
 class Draw(NamedTuple):

@@ -11,7 +11,7 @@ import forestmix
 ROOT = Path(forestmix.__file__).parent
 ORDER = [
     "errors", "saving", "tables", "arrays", "checks", "clock", "scales", "families", "weights", "latents", "partition",
-    "observed", "layer", "model",
+    "layer", "model",
     "engines", "problem", "inference", "bounds", "posterior", "run", "builders", "regression", "forest", "files",
     "__init__",
     "data", "plots", "paper", "report", "cli",

@@ -93,6 +93,11 @@ def per_variable(name: str, value: npt.ArrayLike, *, positive: bool = False) -> 
     return array
 
 
+def parameter_text(value: Array) -> str:
+    """Return what a ``repr`` shows of a parameter: the number, or how many there are."""
+    return str(value.item()) if value.ndim == 0 else f"<{value.size} values>"
+
+
 def fits(name: str, array: Array, size: int, what: str) -> Array:
     """Return a checked parameter unchanged if it is one number or has one entry for each of ``size`` variables."""
     if array.ndim == 1 and array.shape[0] != size:

@@ -5,19 +5,19 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from forestmix.arrays import Array, finite, fits, generator, in_precision, numbers, per_variable
+from forestmix.arrays import Array, finite, fits, generator, in_precision, numbers, parameter_text, per_variable
 from forestmix.checks import between_zero_and_one, whole_number
 from forestmix.errors import ArgumentError
 from forestmix.families import Family, Gaussian, PriorFamily
 from forestmix.families.prior import row_family
 from forestmix.families.unknown import scales_of, with_default_scale, with_scales
 from forestmix.layer import Layer
-from forestmix.observed import Observations
 from forestmix.saving import Saved
 from forestmix.scales import Scale, values_of
 
@@ -57,8 +57,7 @@ class Prior:
         return Prior(self.family.astype(dtype), in_precision("bias", self.bias, dtype))
 
     def __repr__(self) -> str:
-        bias = self.bias.item() if self.bias.ndim == 0 else f"<{self.bias.size} values>"
-        return f"Prior({self.family!r}, bias={bias})"
+        return f"Prior({self.family!r}, bias={parameter_text(self.bias)})"
 
 
 class Draw(NamedTuple):
@@ -217,6 +216,34 @@ class DEF(Saved):
 
     def __repr__(self) -> str:
         return f"DEF({', '.join(map(repr, self.layers))}, prior={self.prior!r})"
+
+
+@dataclass(frozen=True)
+class Observations:
+    """Data for a model as a batch: ``x`` is (N, n), with 0 where it is missing.
+
+    ``observed`` is ``None`` when nothing is missing, else (N, n) with True for an entry that is there, or (1, n) where
+    all observations miss the same ones (``shared``).
+    ``single`` remembers that the caller gave one observation without a leading axis.
+    """
+
+    x: Array
+    observed: Array | None
+    single: bool
+
+    def take(self, keep: Array) -> Observations:
+        """Return the chosen observations."""
+        observed = self.observed
+        if observed is not None and len(observed) == len(self.x):
+            observed = observed[keep]
+        return Observations(self.x[keep], observed, self.single)
+
+    def shared(self) -> Observations:
+        """Return the same with one row of ``observed`` where it serves all observations."""
+        observed = self.observed
+        if observed is None or not (observed == observed[:1]).all():
+            return self
+        return Observations(self.x, observed[:1], self.single)
 
 
 def observations(model: DEF, x: npt.ArrayLike) -> Observations:

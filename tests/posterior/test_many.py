@@ -8,6 +8,7 @@ import pytest
 import forestmix as fmx
 from forestmix.errors import ArgumentError, ForestmixError
 from forestmix.inference.status import Status
+from forestmix.posterior import many_scales
 
 RNG = np.random.default_rng(2)
 W = RNG.standard_normal((12, 4)) / 3
@@ -131,9 +132,26 @@ def test_unknown_scales_that_all_observations_share(name):
 
 def test_shared_scales_of_observations_larger_than_memory_are_read_in_every_pass(monkeypatch):
     model, (x, parted) = SHARED["noise"][0], batch("gaussian")
-    monkeypatch.setattr(fmx.posterior.many_scales, "memory_of_machine", lambda: 0)
+    monkeypatch.setattr(many_scales, "memory_of_machine", lambda: 0)
     found = fmx.infer(model, parted)
     np.testing.assert_allclose(found.mean.compute(), fmx.infer(model, x).mean, rtol=1e-8)
+
+
+def test_ctrl_c_leaves_the_best_shared_scales_so_far(monkeypatch):
+    model, (_, parted) = SHARED["noise"][0], batch("gaussian")
+    counts, over_observations = [0], many_scales.MappedScales.over_observations
+
+    def interrupted(self, theta, *, whole):
+        counts[0] += 1
+        if counts[0] == 4:
+            raise KeyboardInterrupt
+        return over_observations(self, theta, whole=whole)
+
+    monkeypatch.setattr(many_scales.MappedScales, "over_observations", interrupted)
+    found = fmx.infer(model, parted)
+    assert set(found.status.compute()) == {Status.STOPPED}
+    assert found.scales["noise"].sd == 0
+    assert np.isfinite(found.mean.compute()).all()
 
 
 def test_nothing_runs_until_it_is_asked_for_and_each_chunk_once(monkeypatch):

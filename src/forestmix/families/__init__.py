@@ -3,13 +3,10 @@
 from forestmix.families.base import ExpectedLogPartition, Family, RowExpectations
 from forestmix.families.bernoulli import Bernoulli
 from forestmix.families.binomial import Binomial
-from forestmix.families.exponential import Exponential
 from forestmix.families.gaussian import Gaussian
-from forestmix.families.laplace import Laplace
 from forestmix.families.mixed import Mixed
 from forestmix.families.poisson import Poisson
-from forestmix.families.prior import PriorFamily
-from forestmix.families.spike_slab import SpikeSlab
+from forestmix.families.prior import Exponential, Laplace, PriorFamily, SpikeSlab
 
 #: Every family by name; the conformance tests run over it. Mixed is made of these.
 FAMILIES: dict[str, type[Family]] = {family.name: family for family in (Gaussian, Bernoulli, Binomial, Poisson)}

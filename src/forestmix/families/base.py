@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from copy import copy
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from forestmix.arrays import Array
+from forestmix.arrays import Array, at_index, first_index, fits, parameter_text
 from forestmix.errors import ArgumentError
 from forestmix.families import row_expectations as terms
 from forestmix.families.primitive import Primitive
@@ -25,10 +26,34 @@ from forestmix.families.row_expectations import ExpectedLogPartition, RowExpecta
 _LARGEST_COUNT = 1e300
 
 
-class Family(ABC):
-    """A one-parameter exponential family (paper, section 3); its own parameters are numbers, or one per variable."""
+class Parametric:
+    """A distribution with parameters of its own, each one number or one for each variable."""
 
     name: ClassVar[str]
+    #: Names of the parameters, which are attributes.
+    parameters: ClassVar[tuple[str, ...]] = ()
+
+    def __repr__(self) -> str:
+        pairs = (f"{name}={parameter_text(getattr(self, name))}" for name in self.parameters)
+        return f"{type(self).__name__}({', '.join(pairs)})"
+
+    def check_size(self, size: int, what: str) -> None:
+        """Raise unless the parameters fit ``size`` variables, which the message calls ``what``."""
+        for name in self.parameters:
+            fits(name, getattr(self, name), size, what)
+
+    def take(self, variables: Array) -> Self:
+        """Return the distribution of the chosen variables, each as often as it is named."""
+        chosen = copy(self)
+        for name in self.parameters:
+            value = getattr(self, name)
+            setattr(chosen, name, value if value.ndim == 0 else value[variables])
+        return chosen
+
+
+class Family(Parametric, ABC):
+    """A one-parameter exponential family (paper, section 3)."""
+
     #: True where ``a''`` does not depend on ``eta``. The variances of q then do not depend on the data.
     curvature_is_constant: bool = False
     #: How often the log-likelihood of each row counts, one number, (n,) or (N, n); see ``families.weighted``.
@@ -36,23 +61,13 @@ class Family(ABC):
     #: False where ``a''`` grows without bound, so that a step can be too long by orders of magnitude.
     curvature_is_bounded: bool = True
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}()"
-
     @property
     def unweighted(self) -> Family:
         """The family of one case: this one, unless its rows have case weights (``families.weighted``)."""
         return self
 
-    def check_size(self, size: int, what: str) -> None:  # noqa: B027 - a family without parameters fits every size
-        """Raise unless the family's parameters fit ``size`` variables, which the message calls ``what``."""
-
     def astype(self, dtype: np.dtype) -> Self:
         """Return the family with its parameters in ``dtype``, so that products keep that precision."""
-        return self
-
-    def take(self, variables: Array) -> Self:
-        """Return the family of the chosen variables, each as often as it is named."""
         return self
 
     @property
@@ -150,11 +165,9 @@ def smallest_count(cumulative: Callable[[Array], Array], p: Array, low: Array, h
 
 def refuse(name: str, y: Array, bad: Array, right: str) -> None:
     """Raise if any entry is ``bad``, saying how many are, which is the first, and what would be ``right``."""
-    if not bad.any():
-        return
-    where = tuple(int(k) for k in np.argwhere(bad)[0])
-    place = f" at index {where if len(where) > 1 else where[0]}" if where else ""
-    raise ArgumentError(
-        f"{name} must be {right}, or NaN for a missing entry; "
-        f"got {int(bad.sum())} other entries, the first {y[where]}{place}."
-    )
+    if bad.any():
+        where = first_index(bad)
+        raise ArgumentError(
+            f"{name} must be {right}, or NaN for a missing entry; "
+            f"got {int(bad.sum())} other entries, the first {y[where]}{at_index(where)}."
+        )

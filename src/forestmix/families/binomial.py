@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from copy import copy
 from typing import ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 import scipy
 
-from forestmix.arrays import Array, fits, per_variable
+from forestmix.arrays import Array, parameter_text, per_variable
 from forestmix.errors import ArgumentError
 from forestmix.families.base import Family, refuse, smallest_count
 from forestmix.families.poisson import stirling_remainder
@@ -26,6 +25,7 @@ class Binomial(Family):
     """
 
     name: ClassVar[str] = "binomial"
+    parameters: ClassVar[tuple[str, ...]] = ("trials",)
 
     def __init__(self, trials: npt.ArrayLike) -> None:
         self.trials = per_variable("trials", trials, positive=True)
@@ -34,11 +34,7 @@ class Binomial(Family):
             raise ArgumentError(f"trials must be whole numbers; got {self.trials[fractional][0]}.")
 
     def __repr__(self) -> str:
-        return f"Binomial(trials={int(self.trials) if self.trials.ndim == 0 else f'<{self.trials.size} values>'})"
-
-    def check_size(self, size: int, what: str) -> None:
-        """Raise unless ``trials`` is one number or has ``size`` entries."""
-        fits("trials", self.trials, size, what)
+        return f"Binomial(trials={int(self.trials) if self.trials.ndim == 0 else parameter_text(self.trials)})"
 
     def astype(self, dtype: np.dtype) -> Self:
         """Return the family with ``trials`` in ``dtype``; a number that is not exact there is refused."""
@@ -47,12 +43,6 @@ class Binomial(Family):
         if (trials != self.trials).any():
             raise ArgumentError(f"trials must be exact in {dtype}; got {int(self.trials.max())}. Use float64 data.")
         return type(self)(trials)
-
-    def take(self, variables: Array) -> Self:
-        """Return the family of the chosen variables."""
-        chosen = copy(self)
-        chosen.trials = self.trials if self.trials.ndim == 0 else self.trials[variables]
-        return chosen
 
     def check_support(self, name: str, y: Array) -> None:
         """Raise unless every entry is a whole number from 0 to ``trials``, or NaN."""

@@ -29,6 +29,7 @@ class Gaussian(Family):
     """
 
     name: ClassVar[str] = "gaussian"
+    parameters: ClassVar[tuple[str, ...]] = ("sd",)
     curvature_is_constant = True
     #: Whether the sd was left out, and which variables have an unknown one; ``None`` where all are numbers.
     sd_left_out: bool = False
@@ -49,9 +50,7 @@ class Gaussian(Family):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __repr__(self) -> str:
-        if self.places is not None:
-            return f"Gaussian(sd={self.places!r})"
-        return f"Gaussian(sd={self.sd.item() if self.sd.ndim == 0 else f'<{self.sd.size} values>'})"
+        return super().__repr__() if self.places is None else f"Gaussian(sd={self.places!r})"
 
     def check_size(self, size: int, what: str) -> None:
         """Raise unless ``sd`` is one number or has ``size`` entries."""
@@ -67,11 +66,10 @@ class Gaussian(Family):
 
     def take(self, variables: Array) -> Self:
         """Return the family of the chosen variables."""
+        if self.places is None:
+            return super().take(variables)
         chosen = copy(self)
-        if self.places is not None:
-            chosen.places = self.places.take(variables)
-        elif self.sd.ndim:
-            chosen.sd = self.sd[variables]
+        chosen.places = self.places.take(variables)
         return chosen
 
     def check_support(self, name: str, y: Array) -> None:

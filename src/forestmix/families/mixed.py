@@ -97,15 +97,8 @@ class Mixed(Family):
     def primitive(self, x: Array) -> Primitive:
         """Return the rows of each row's family."""
         x = np.broadcast_arrays(x, np.empty(len(self.which)))[0]
-        found = [part.primitive(x[..., rows]) for part, rows in self._parts()]
-        joined = []
-        for field in zip(*found, strict=True):
-            lead = np.broadcast_shapes(*(one.shape[:-1] for one in field))
-            whole = np.empty((*lead, len(self.which)), field[0].dtype)
-            for rows, one in zip(self._rows(), field, strict=True):
-                whole[..., rows] = one
-            joined.append(whole)
-        return Primitive(*joined)
+        found = (part.primitive(x[..., rows]) for part, rows in self._parts())
+        return Primitive(*map(self._joined, zip(*found, strict=True)))
 
     def sample(self, eta: Array, rng: np.random.Generator) -> Array:
         """Draw each row from its family."""
@@ -134,8 +127,12 @@ class Mixed(Family):
     def _join(self, compute: Callable[..., Array], *arrays: Array) -> Array:
         """Return what ``compute(part, *arrays)`` gives for each part and its own rows, in their places."""
         wide = np.broadcast_arrays(*arrays, np.empty(len(self.which)))[:-1]
-        found = [(rows, compute(part, *(array[..., rows] for array in wide))) for part, rows in self._parts()]
-        joined = np.empty(wide[0].shape, found[0][1].dtype)
-        for rows, one in found:
-            joined[..., rows] = one
-        return joined
+        return self._joined([compute(part, *(array[..., rows] for array in wide)) for part, rows in self._parts()])
+
+    def _joined(self, found: Sequence[Array]) -> Array:
+        """Return what was found for the rows of each part, in their places."""
+        lead = np.broadcast_shapes(*(one.shape[:-1] for one in found))
+        whole = np.empty((*lead, len(self.which)), found[0].dtype)
+        for rows, one in zip(self._rows(), found, strict=True):
+            whole[..., rows] = one
+        return whole

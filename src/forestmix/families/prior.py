@@ -1,6 +1,6 @@
-"""What a family must offer that can only be the prior of the topmost latents.
+"""Families that can only be the prior of the topmost latents.
 
-It need not be an exponential family in its location, so it has no log-partition function and cannot be a row's.
+They need not be exponential families in their location, so they have no log-partition function and cannot be a row's.
 """
 
 from __future__ import annotations
@@ -10,28 +10,15 @@ from copy import copy
 from typing import ClassVar, Self
 
 import numpy as np
+import numpy.typing as npt
 
-from forestmix.arrays import Array, fits
+from forestmix.arrays import Array, per_variable
 from forestmix.errors import ArgumentError
-from forestmix.families.base import Family
+from forestmix.families.base import Family, Parametric
 
 
-class PriorFamily(ABC):
-    """A distribution of latents without parents; ``parameters`` names its own, one number or one per variable."""
-
-    name: ClassVar[str]
-    parameters: ClassVar[tuple[str, ...]]
-
-    def __repr__(self) -> str:
-        values = [getattr(self, name) for name in self.parameters]
-        shown = [value.item() if value.ndim == 0 else f"<{value.size} values>" for value in values]
-        pairs = ", ".join(f"{name}={value}" for name, value in zip(self.parameters, shown, strict=True))
-        return f"{type(self).__name__}({pairs})"
-
-    def check_size(self, size: int, what: str) -> None:
-        """Raise unless the parameters fit ``size`` variables, which the message calls ``what``."""
-        for name in self.parameters:
-            fits(name, getattr(self, name), size, what)
+class PriorFamily(Parametric, ABC):
+    """A distribution of latents without parents."""
 
     def astype(self, dtype: np.dtype) -> Self:
         """Return the family with its parameters in float64, whatever the weights have: factors are computed in it."""
@@ -40,15 +27,7 @@ class PriorFamily(ABC):
             setattr(chosen, name, getattr(self, name).astype(np.float64))
         return chosen
 
-    def take(self, variables: Array) -> Self:
-        """Return the family of the chosen variables."""
-        chosen = copy(self)
-        for name in self.parameters:
-            value = getattr(self, name)
-            setattr(chosen, name, value if value.ndim == 0 else value[variables])
-        return chosen
-
-    def check_bias(self, bias: Array) -> None:  # noqa: B027 - most have a location
+    def check_bias(self, bias: Array) -> None:
         """Raise if the prior's bias has no meaning for this family."""
 
     @abstractmethod
@@ -60,12 +39,95 @@ class PriorFamily(ABC):
         """Draw one value for each entry of ``eta``, the bias."""
 
 
-def probability(name: str, value: Array) -> Array:
-    """Return a parameter that lies strictly between 0 and 1."""
-    outside = (value <= 0) | (value >= 1)
-    if outside.any():
-        raise ArgumentError(f"{name} must lie strictly between 0 and 1; got {value[outside].flat[0]}.")
-    return value
+class Exponential(PriorFamily):
+    """``p(y) = rate exp(-rate y)`` for ``y >= 0``; a prior of the topmost latents.
+
+    Args:
+        rate: one over the mean, one number or one for each variable.
+
+    """
+
+    name: ClassVar[str] = "exponential"
+    parameters: ClassVar[tuple[str, ...]] = ("rate",)
+
+    def __init__(self, rate: npt.ArrayLike = 1.0) -> None:
+        self.rate = per_variable("rate", rate, positive=True)
+
+    def check_bias(self, bias: Array) -> None:
+        """Raise unless the bias is 0: the distribution starts at 0."""
+        if np.any(bias != 0):
+            raise ArgumentError(f"bias must be 0 for an Exponential prior, which has no location; got {bias.max()}.")
+
+    def mean(self, bias: Array) -> Array:
+        """Return ``1 / rate``."""
+        return np.broadcast_to(1 / self.rate, np.shape(bias))
+
+    def sample(self, eta: Array, rng: np.random.Generator) -> Array:
+        """Draw exponential values."""
+        return (rng.standard_exponential(np.shape(eta)) / self.rate).astype(np.result_type(eta, np.float32))
+
+
+class Laplace(PriorFamily):
+    """``p(y) = exp(-|y - bias| / scale) / (2 scale)``; a prior of the topmost latents, with mean ``bias``.
+
+    Args:
+        scale: mean distance from the bias, one number or one for each variable.
+
+    """
+
+    name: ClassVar[str] = "laplace"
+    parameters: ClassVar[tuple[str, ...]] = ("scale",)
+
+    def __init__(self, scale: npt.ArrayLike = 1.0) -> None:
+        self.scale = per_variable("scale", scale, positive=True)
+
+    def mean(self, bias: Array) -> Array:
+        """Return the bias."""
+        return bias
+
+    def sample(self, eta: Array, rng: np.random.Generator) -> Array:
+        """Draw values around ``eta``."""
+        size = rng.standard_exponential(np.shape(eta)) * rng.choice([-1.0, 1.0], np.shape(eta))
+        return (eta + self.scale * size).astype(np.result_type(eta, np.float32))
+
+
+class SpikeSlab(PriorFamily):
+    """0 with probability ``1 - inclusion``, else ``N(bias, sd^2)``; a prior of the topmost latents.
+
+    Args:
+        inclusion: prior probability of not being zero, one number or one for each variable.
+        sd: standard deviation of the slab, likewise.
+
+    """
+
+    name: ClassVar[str] = "spike_slab"
+    parameters: ClassVar[tuple[str, ...]] = ("inclusion", "sd")
+
+    def __init__(self, inclusion: npt.ArrayLike = 0.1, sd: npt.ArrayLike = 1.0) -> None:
+        self.inclusion = per_variable("inclusion", inclusion, positive=True)
+        if (self.inclusion >= 1).any():
+            worst = self.inclusion[self.inclusion >= 1].flat[0]
+            raise ArgumentError(f"inclusion must lie strictly between 0 and 1; got {worst}.")
+        self.sd = per_variable("sd", sd, positive=True)
+
+    def astype(self, dtype: np.dtype) -> Self:
+        """Return the family with its parameters in ``dtype``; an ``inclusion`` that becomes 1 there is refused."""
+        chosen = super().astype(dtype)
+        if (chosen.inclusion >= 1).any():
+            raise ArgumentError(
+                f"inclusion does not fit {np.dtype(dtype)}, in which {self.inclusion.max()} is 1. Give float64 weights."
+            )
+        return chosen
+
+    def mean(self, bias: Array) -> Array:
+        """Return ``inclusion * bias``."""
+        return self.inclusion * bias
+
+    def sample(self, eta: Array, rng: np.random.Generator) -> Array:
+        """Draw from the slab where a coin says so, else 0."""
+        shape = np.shape(eta)
+        slab = eta + self.sd * rng.standard_normal(shape)
+        return np.where(rng.random(shape) < self.inclusion, slab, 0).astype(np.result_type(eta, np.float32))
 
 
 def row_family(name: str, value: object) -> Family:

@@ -17,25 +17,23 @@ from forestmix.scales import FromData, Scale
 
 def scales_of(family: Any) -> tuple[Scale, ...]:
     """Return the unknown scales of a family, in order of first appearance."""
-    if isinstance(family, Weighted):
-        return scales_of(family.unweighted)
-    if isinstance(family, Mixed):
-        return tuple(dict.fromkeys(scale for part in family.families for scale in scales_of(part)))
-    places = family.places if isinstance(family, Gaussian) else None
-    return () if places is None else places.unknowns
+    one = getattr(family, "unweighted", family)
+    if isinstance(one, Mixed):
+        return tuple(dict.fromkeys(scale for part in one.families for scale in scales_of(part)))
+    return one.places.unknowns if isinstance(one, Gaussian) and one.places is not None else ()
 
 
 def variables_of(family: Any, scale: Scale, size: int) -> Array:
     """Return which of ``size`` variables have an unknown scale, as a mask."""
-    if isinstance(family, Gaussian):
-        return family.places.variables(scale, size) if scale in scales_of(family) else np.zeros(size, bool)  # type: ignore[union-attr]
-    if isinstance(family, Weighted):
-        return variables_of(family.unweighted, scale, size)
     found = np.zeros(size, bool)
-    if isinstance(family, Mixed):
-        for k, part in enumerate(family.families):
-            rows = np.flatnonzero(family.which == k)
-            found[rows] = variables_of(part, scale, len(rows))
+    if scale not in scales_of(family):
+        return found
+    one = family.unweighted
+    if not isinstance(one, Mixed):
+        return one.places.variables(scale, size)
+    for k, part in enumerate(one.families):
+        rows = np.flatnonzero(one.which == k)
+        found[rows] = variables_of(part, scale, len(rows))
     return found
 
 

@@ -14,19 +14,7 @@ import numpy as np
 import scipy
 
 from forestmix.arrays import Array
-from forestmix.forest.leaves import (
-    NewtonTerms,
-    backtracked,
-    gaussian_latents,
-    gaussian_scores,
-    latent_step,
-    leaf_statistics,
-    moments,
-    pair_scores,
-    regression,
-    rows,
-    weighted,
-)  # fmt: skip
+from forestmix.forest.leaves import NewtonTerms, backtracked, latent_step, leaf_statistics, moments, pair_scores, rows
 from forestmix.forest.parameters import ForestParameters, counts, present
 from forestmix.forest.settings import Settings
 from forestmix.latents import GaussianFactors
@@ -89,8 +77,7 @@ class SharedParents(Engine):
 
     def latents(self, state: State) -> GaussianFactors:
         """Return the best ``q(y)`` for Gaussian leaves, else take one safeguarded step, tree by tree."""
-        p, r = state.forest, state.responsibilities
-        return gaussian_latents(p, self.data, r) if p.noise is not None else latent_step(p, self.data, state.latents, r)
+        return latent_step(state.forest, self.data, state.latents, state.responsibilities)
 
     def maximise(self, state: State, settings: Settings, temperature: float = 1.0) -> State:
         """Update leaves, then parents, then their prior, which is the same for all variables."""
@@ -101,8 +88,8 @@ class SharedParents(Engine):
                 forest, sums.step(), sums.score, lambda trial, wanted: pair_scores(trial, self.data, q, wanted)
             )
         else:
-            forest = regression(forest, sums, settings.min_variance)
-            scores = gaussian_scores(forest, sums)
+            forest = sums.regression(forest, settings.min_variance)
+            scores = sums.scores(forest)
         responsibilities = best_parents(forest, scores / temperature)
         forest = settings.with_prior(forest, responsibilities.mean(axis=0))
         return valued(State(forest, q, responsibilities), scores)
@@ -111,7 +98,7 @@ class SharedParents(Engine):
         """Return the state with its ELBO, and with the best parents if they are inferred."""
         p, q = state.forest, state.latents
         if p.noise is not None:
-            scores = gaussian_scores(p, moments(self.data, q))
+            scores = moments(self.data, q).scores(p)
         else:
             scores = pair_scores(p, self.data, q, None if infer_parents else state.responsibilities > 0)
         return valued(replace(state, responsibilities=best_parents(p, scores)) if infer_parents else state, scores)
@@ -144,7 +131,7 @@ class ParentsPerObservation(Engine):
             best = self.values(forest, q)
             forest, _ = backtracked(forest, sums.step(), best, lambda trial, wanted: self.values(trial, q))
         else:
-            forest = regression(forest, sums, settings.min_variance)
+            forest = sums.regression(forest, settings.min_variance)
         state = self.evaluate(replace(state, forest=forest))
         if not settings.learn_prior:
             return state
@@ -199,8 +186,9 @@ def best_parents(forest: ForestParameters, scores: Array) -> Array:
 def valued(state: State, scores: Array) -> State:
     """Return a state of shared parents with its ELBO (paper, equation 1), from the scores of all pairs."""
     p, r = state.forest, state.responsibilities
+    fit = np.sum(np.where(r > 0, r * scores, 0.0))
     loss = np.sum(p.divergence(state.latents)) + np.sum(scipy.special.rel_entr(r, p.parent_prior))
-    return replace(state, value=float(np.sum(weighted(r, scores)) - loss))
+    return replace(state, value=float(fit - loss))
 
 
 def centred(forest: ForestParameters, q: GaussianFactors) -> tuple[ForestParameters, GaussianFactors]:

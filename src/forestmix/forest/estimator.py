@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from reprlib import repr as shown
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 
 from forestmix.bounds.auxiliary import Auxiliary
+from forestmix.errors import ArgumentError, MissingExtraError
 from forestmix.families import Gaussian
+from forestmix.forest.covariance import LowRankPlusDiagonal
 from forestmix.forest.fitted import FittedForest
 from forestmix.forest.learning import in_order, learn, standardise
 from forestmix.forest.parameters import checked_parameters, forest_of_bound, log_jacobian, observations_of
@@ -172,6 +177,53 @@ class ForestMixtureModel(FittedForest):
         mixture = cls(forest.n_trees, family=forest.family.name)
         mixture._set(forest, np.array(forest.parent_prior))
         return mixture
+
+    # What the forest looks like.
+
+    def get_covariance(self) -> LowRankPlusDiagonal:
+        """Return the covariance that the forest of the most probable parents implies, for Gaussian leaves.
+
+        It is ``factors @ factors.T + diag(diagonal)`` with one entry in each row of ``factors``.
+        """
+        self._check_fitted()
+        if self._forest.noise is None:
+            raise ArgumentError(f"family must be 'gaussian' for a covariance of X; got {self.family!r}.")
+        w, _, noise = self._forest.edges(self.parents_)
+        entries = (w * self._forest.prior.sd[self.parents_], (np.arange(len(w)), self.parents_))
+        return LowRankPlusDiagonal(scipy.sparse.csr_array(entries, self._forest.weights.shape), noise**2)
+
+    def to_networkx(self, names: Any = None) -> Any:
+        """Return the forest of the most probable parents as a directed graph of networkx.
+
+        Latents are nodes ``("tree", j)``, variables are nodes with their names. An edge goes from a tree to a variable,
+        with ``weight`` (that of the model), ``strength`` (0 to 1) and ``probability`` (of this parent).
+        """
+        self._check_fitted()
+        try:
+            import networkx
+        except ImportError as error:
+            raise MissingExtraError("to_networkx needs networkx: pip install 'forestmix[forest]'") from error
+        graph = networkx.DiGraph()
+        trees = np.unique(self.parents_).tolist()
+        graph.add_nodes_from((("tree", j), {"kind": "latent", "tree": j}) for j in trees)
+        for i, (name, tree) in enumerate(zip(self.names(names), self.parents_.tolist(), strict=True)):
+            weight, chance = float(self.weights_[i, tree]), float(self.responsibilities_[i, tree])
+            graph.add_node(name, kind="variable", tree=tree, index=i)
+            graph.add_edge(("tree", tree), name, weight=weight, strength=float(self.strengths_[i]), probability=chance)
+        return graph
+
+    def names(self, names: Any = None) -> list[str]:
+        """Return the names of the variables: those given, those of the data frame fitted on, or x0, x1, ..."""
+        self._check_fitted()
+        n = self.n_features_in_
+        if names is None:
+            return [str(name) for name in getattr(self, "feature_names_in_", [f"x{i}" for i in range(n)])]
+        if isinstance(names, str | bytes) or not isinstance(names, Iterable) or getattr(names, "ndim", 1) == 0:
+            raise ArgumentError(f"names must be a list of names, one for each variable; got {shown(names)}.")
+        given = [str(name) for name in names]
+        if len(given) != n:
+            raise ArgumentError(f"names must have one entry for each of the {n} variables; got {len(given)}.")
+        return given
 
     # Files.
 

@@ -1,31 +1,38 @@
-"""What a forest mixture does once its parameters are known, learned or given."""
+"""What a forest mixture takes from scikit-learn, and does once its parameters are known, learned or given."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from reprlib import repr as shown
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy
 
-from forestmix.arrays import Array, generator, numbers
-from forestmix.checks import whole_number
-from forestmix.errors import ArgumentError, MissingExtraError
-from forestmix.forest.base import Transformer
-from forestmix.forest.covariance import LowRankPlusDiagonal
+from forestmix.arrays import Array, generator, in_precision, numbers, working_dtype
+from forestmix.checks import one_of, whole_number
+from forestmix.errors import ArgumentError, MissingExtraError, unknown_name
+from forestmix.forest import given
 from forestmix.forest.engines import Run, engine_for
-from forestmix.forest.given import (
-    ForestPosterior,
-    elbo_at,
-    gaussian_log_likelihood,
-    infer_given,
-    observation_bounds,
-    quadrature_log_likelihood,
-)  # fmt: skip
-from forestmix.forest.parameters import ForestDraw, ForestParameters, log_jacobian, observations_of, standard_units
+from forestmix.forest.parameters import (
+    ForestDraw,
+    ForestParameters,
+    check_size,
+    log_jacobian,
+    observations_of,
+    standard_units,
+)
 from forestmix.forest.settings import are_shared, number_from
 from forestmix.latents import GaussianFactors
+from forestmix.tables import REAL, plain_array
+
+try:
+    from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+    from sklearn.exceptions import NotFittedError as NotFitted
+    from sklearn.utils.validation import check_array, validate_data
+except ImportError as error:
+    raise MissingExtraError("ForestMixtureModel needs scikit-learn: pip install 'forestmix[forest]'") from error
 
 _INFERENCE_SWEEPS = 200
 _INFERENCE_TOL = 1e-9
@@ -33,8 +40,20 @@ _INFERENCE_TOL = 1e-9
 _NATURAL_NOISE = {"bernoulli": np.pi / np.sqrt(3)}
 
 
-class FittedForest(Transformer):
-    """Inference, evaluation, sampling, covariance and graph; ``ForestMixtureModel`` adds learning and pictures."""
+class NotNumbersError(ArgumentError, TypeError):
+    """X is no array of numbers at all, which scikit-learn has as a ``TypeError``."""
+
+
+class NotFittedError(ArgumentError, NotFitted):
+    """A method was called that needs a fitted model; scikit-learn's error of this name too."""
+
+
+class FittedForest(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """A transformer that takes NaN and masked entries as missing, and keeps float32; inference, evaluation, sampling.
+
+    Tables are read and errors worded as elsewhere in forestmix. ``ForestMixtureModel`` adds learning and the forest's
+    looks.
+    """
 
     family: str
     parents: str
@@ -50,9 +69,34 @@ class FittedForest(Transformer):
         w = w * forest.prior.sd[self.parents_]
         self.strengths_ = np.abs(w) / np.hypot(w, noise * _NATURAL_NOISE.get(forest.family.name, 1.0))
 
+    # The conventions of scikit-learn.
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_n_features_out")
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by name."""
+        known = self.get_params()
+        for name in params:
+            if name not in known:
+                raise unknown_name(f"A parameter of {type(self).__name__}", name, known)
+        return super().set_params(**params)
+
+    def set_output(self, *, transform: str | None = None) -> Self:
+        """Choose what ``transform`` returns: "default" for arrays, "pandas" or "polars"."""
+        if transform is not None:
+            one_of("transform", transform, ("default", "pandas", "polars"))
+        return super().set_output(transform=transform)
+
     # Inference and evaluation.
 
-    def infer(self, X: Any, *, max_iter: int = _INFERENCE_SWEEPS, tol: float = _INFERENCE_TOL) -> ForestPosterior:
+    def infer(self, X: Any, *, max_iter: int = _INFERENCE_SWEEPS, tol: float = _INFERENCE_TOL) -> given.ForestPosterior:
         """Return mean-field factors of latents and parents for X, with the parameters as they are.
 
         The parents start from ``responsibilities_`` and are inferred from X alone and their prior.
@@ -68,7 +112,7 @@ class FittedForest(Transformer):
         found = self._infer(self._numbers(X, reset=False), parents=True, max_iter=max_iter, tol=tol)
         q, elbo = found.state.latents.expanded(len(found.state.latents.mean)), found.state.value
         trace = np.array(found.trace)
-        return ForestPosterior(q.mean, q.sd, found.state.responsibilities, elbo, trace, found.converged)
+        return given.ForestPosterior(q.mean, q.sd, found.state.responsibilities, elbo, trace, found.converged)
 
     def transform(self, X: Any) -> Array:
         """Return the posterior means of the latents given X, (N, n_trees); shared parents stay as learned."""
@@ -104,7 +148,7 @@ class FittedForest(Transformer):
         if not self._shared():
             raise ArgumentError("q must be None for parents per observation, whose q(e) is not shared.")
         data = observations_of(array, self._forest.family)
-        return elbo_at(self._forest, data, self._latents(q, array.shape[0]), self.responsibilities_)
+        return given.elbo_at(self._forest, data, self._latents(q, array.shape[0]), self.responsibilities_)
 
     def score_samples(self, X: Any) -> Array:
         """Return the log-likelihood of each observation, (N,).
@@ -115,11 +159,11 @@ class FittedForest(Transformer):
         array = self._numbers(X, reset=False)
         data = observations_of(array, self._forest.family)
         if self._shared() and self._forest.noise is not None:
-            return gaussian_log_likelihood(self._forest, data, self.parents_)
+            return given.gaussian_log_likelihood(self._forest, data, self.parents_)
         q = self._infer(array, np.eye(self._forest.n_trees)[self.parents_]).state.latents
         if self._shared():
-            return quadrature_log_likelihood(self._forest, data, self.parents_, q)
-        return observation_bounds(self._forest, data, q)
+            return given.quadrature_log_likelihood(self._forest, data, self.parents_, q)
+        return given.observation_bounds(self._forest, data, q)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return the average log-likelihood of the observations; ``y`` is ignored."""
@@ -135,54 +179,37 @@ class FittedForest(Transformer):
         among = self.responsibilities_ if self._shared() else None
         return self._forest.sample(generator(rng), n_samples, self._shared(), among)
 
-    # What the forest looks like.
-
-    def get_covariance(self) -> LowRankPlusDiagonal:
-        """Return the covariance that the forest of the most probable parents implies, for Gaussian leaves.
-
-        It is ``factors @ factors.T + diag(diagonal)`` with one entry in each row of ``factors``.
-        """
-        self._check_fitted()
-        if self._forest.noise is None:
-            raise ArgumentError(f"family must be 'gaussian' for a covariance of X; got {self.family!r}.")
-        w, _, noise = self._forest.edges(self.parents_)
-        entries = (w * self._forest.prior.sd[self.parents_], (np.arange(len(w)), self.parents_))
-        return LowRankPlusDiagonal(scipy.sparse.csr_array(entries, self._forest.weights.shape), noise**2)
-
-    def to_networkx(self, names: Any = None) -> Any:
-        """Return the forest of the most probable parents as a directed graph of networkx.
-
-        Latents are nodes ``("tree", j)``, variables are nodes with their names. An edge goes from a tree to a variable,
-        with ``weight`` (that of the model), ``strength`` (0 to 1) and ``probability`` (of this parent).
-        """
-        self._check_fitted()
-        try:
-            import networkx
-        except ImportError as error:
-            raise MissingExtraError("to_networkx needs networkx: pip install 'forestmix[forest]'") from error
-        graph = networkx.DiGraph()
-        trees = np.unique(self.parents_).tolist()
-        graph.add_nodes_from((("tree", j), {"kind": "latent", "tree": j}) for j in trees)
-        for i, (name, tree) in enumerate(zip(self.names(names), self.parents_.tolist(), strict=True)):
-            weight, chance = float(self.weights_[i, tree]), float(self.responsibilities_[i, tree])
-            graph.add_node(name, kind="variable", tree=tree, index=i)
-            graph.add_edge(("tree", tree), name, weight=weight, strength=float(self.strengths_[i]), probability=chance)
-        return graph
-
-    def names(self, names: Any = None) -> list[str]:
-        """Return the names of the variables: those given, those of the data frame fitted on, or x0, x1, ..."""
-        self._check_fitted()
-        n = self.n_features_in_
-        if names is None:
-            return [str(name) for name in getattr(self, "feature_names_in_", [f"x{i}" for i in range(n)])]
-        if isinstance(names, str | bytes) or not isinstance(names, Iterable) or getattr(names, "ndim", 1) == 0:
-            raise ArgumentError(f"names must be a list of names, one for each variable; got {shown(names)}.")
-        given = [str(name) for name in names]
-        if len(given) != n:
-            raise ArgumentError(f"names must have one entry for each of the {n} variables; got {len(given)}.")
-        return given
-
     # Arguments.
+
+    def _check_fitted(self) -> None:
+        if not self.__sklearn_is_fitted__():
+            raise NotFittedError(f"This {type(self).__name__} is not fitted yet; call fit(X) before this method.")
+
+    def _numbers(self, X: Any, *, reset: bool, one: bool = False) -> Array:
+        """Return X as an array (N, n) of float32 or float64, with NaN where an entry is missing.
+
+        ``reset`` keeps the number and the names of the columns; without it the model must be fitted, and they must be
+        those that were kept. ``one`` lets a vector stand for one observation.
+        """
+        if not reset:
+            self._check_fitted()
+        with argument_errors("X must hold real numbers, observations by variables; "):
+            array = X
+            if not scipy.sparse.issparse(X):
+                # scikit-learn would overlook the mask of a masked array.
+                array = plain_array("X", X, missing=True)
+                array = array[None] if one and array.ndim == 1 else array
+                if array.dtype.kind in REAL:
+                    array = in_precision("X", array, working_dtype("X", array.dtype))
+            array = check_array(array, dtype=(np.float64, np.float32), ensure_all_finite=False, estimator=self)
+        if np.isinf(array).any():
+            raise ArgumentError("X must be finite, or NaN for a missing entry; got infinity.")
+        check_size("X", array)
+        with argument_errors():
+            names = getattr(X, "columns", ())
+            named = len(names) > 0 and all(isinstance(name, str) for name in names)
+            validate_data(self, X if named else array, reset=reset, skip_check_array=True)
+        return np.asarray(array)
 
     def _infer(
         self,
@@ -203,7 +230,7 @@ class FittedForest(Transformer):
             data = standard_units(data, centre, scale)
         engine, forest = engine_for(data, self._shared()), p.rescaled(-centre / scale, 1 / scale)
         r = self.responsibilities_ if responsibilities is None else responsibilities
-        found = infer_given(engine, forest, r, parents=parents, max_iter=max_iter, tol=tol)
+        found = given.infer_given(engine, forest, r, parents=parents, max_iter=max_iter, tol=tol)
         return found.less(log_jacobian(data, scale))
 
     def _latents(self, q: Any, N: int) -> GaussianFactors:
@@ -220,3 +247,16 @@ class FittedForest(Transformer):
 
     def _shared(self) -> bool:
         return are_shared(self.parents)
+
+
+@contextmanager
+def argument_errors(right: str = "") -> Iterator[None]:
+    """Raise what scikit-learn or NumPy finds wrong as an ``ArgumentError`` that says first what would be right."""
+    try:
+        yield
+    except ArgumentError:
+        raise
+    except TypeError as error:
+        raise NotNumbersError(f"{right}{error}") from error
+    except (ValueError, OverflowError) as error:
+        raise ArgumentError(f"{right}{error}") from error

@@ -41,12 +41,11 @@ def learn(data: Observations, family: Family, settings: Settings, rng: np.random
     """
     plain = settings.shared and isinstance(family, Gaussian)
     work = settings.n_init + min(settings.n_init, _TRUSTED + _FINALISTS) + settings.n_moves
-    settings.course.plan(work if plain else (1 + _LEAVES) * work)
+    settings.course.planned += work if plain else (1 + _LEAVES) * work
     z = data if isinstance(family, Gaussian) else surrogate(data, family)
     found = learn_gaussian(z, settings, rng)
     if plain:
         return found
-    settings.course.begin(_LEAVES * work)
     state = replace(found.state, forest=first_leaves(data, family, found.state))
     engine = engine_for(data, settings.shared)
     if settings.shared:
@@ -55,7 +54,7 @@ def learn(data: Observations, family: Family, settings: Settings, rng: np.random
     else:
         mixed = 0.9 * state.responsibilities + 0.1 / settings.n_trees
         state = replace(state, forest=settings.with_prior(state.forest, mixed))
-    return climb(engine, Run(engine.maximise(state, settings)), settings)
+    return climb(engine, Run(engine.maximise(state, settings)), settings, part=_LEAVES * work)
 
 
 def learn_gaussian(data: Observations, settings: Settings, rng: np.random.Generator) -> Run:
@@ -72,24 +71,18 @@ def learn_gaussian(data: Observations, settings: Settings, rng: np.random.Genera
         course.report(f"start {len(runs)} of {settings.n_init}: ELBO {runs[-1].state.value:.8g}")
         if course.stopped:
             break
-    finals = [_finished(engine, run, settings) for run in runs[:_TRUSTED]]
+    finals = [climb(engine, run, settings) for run in runs[:_TRUSTED]]
     best = max(finals, key=lambda run: run.state.value)
     for run in sorted(runs[_TRUSTED:], key=lambda run: -run.state.value)[:_FINALISTS]:
-        done = _finished(engine, run, settings)
+        done = climb(engine, run, settings)
         if is_better(done.state, best.state):
             best = done
     course.report(f"best start: ELBO {best.state.value:.8g} after {len(best.trace)} sweeps")
     return improve(engine, best, settings, rng)
 
 
-def _finished(engine: Engine, run: Run, settings: Settings) -> Run:
-    settings.course.begin()
-    return climb(engine, run, settings)
-
-
 def anneal(engine: Engine, latents: GaussianFactors, settings: Settings) -> Run:
     """Run EM from latents, with the parents softened at first; the trace starts when the temperature is 1."""
-    settings.course.begin()
     forest = empty_forest(engine.data, settings.n_trees, Gaussian())
     state = engine.maximise(State(forest, latents, forest.parent_prior), settings)
     if settings.temperature > 1:
@@ -100,12 +93,13 @@ def anneal(engine: Engine, latents: GaussianFactors, settings: Settings) -> Run:
     return climb(engine, Run(state), settings)
 
 
-def climb(engine: Engine, run: Run, settings: Settings, rival: float = -np.inf) -> Run:
+def climb(engine: Engine, run: Run, settings: Settings, rival: float = -np.inf, part: float = 1.0) -> Run:
     """Sweep until the gain is below ``tol`` for each entry of x; give up early when far behind a rival.
 
-    A run that is asked to stop has one sweep at least, so that it has a trace.
+    A run that is asked to stop has one sweep at least, so that it has a trace. ``part``: of the work, for the course.
     """
     entries, course = max(float(counts(engine.data).sum()), 1.0), settings.course
+    course.begin(part)
     state, trace, converged = run.state, list(run.trace), run.converged
     while not converged and len(trace) < settings.max_iter and not (trace and course.stopped):
         state = engine.sweep(state, settings)
@@ -136,7 +130,6 @@ def improve(engine: Engine, best: Run, settings: Settings, rng: np.random.Genera
     moves = proposals(best.state, engine.data, rng)
     while failures < settings.n_moves and not course.stopped and (latents := next(moves, None)) is not None:
         start = engine.maximise(replace(best.state, latents=latents), settings)
-        course.begin()
         run = climb(engine, Run(start), settings, best.state.value)
         if not is_better(run.state, best.state):
             failures += 1
@@ -187,18 +180,14 @@ def surrogate(data: Observations, family: Family) -> Observations:
 
 
 def standardise(data: Observations) -> tuple[Observations, Array, Array]:
-    """Return x with mean 0 and variance 1 in every column, and the two; constants keep their scale."""
+    """Return x with mean 0 and variance 1 in every column, and the two; constants keep their scale.
+
+    A column that varies, but so little that the squares of its entries are 0, is refused.
+    """
     count = np.maximum(counts(data), 1)
     centre = data.x.sum(axis=0) / count
     residual = masked(data, data.x - centre)
-    _check_spread(np.abs(residual).max(axis=0), centre)
-    scale = np.sqrt(np.einsum("si,si->i", residual, residual) / count)
-    scale = np.where(scale <= FLAT * np.abs(centre), 1.0, scale)
-    return replace(data, x=residual / scale), centre, scale
-
-
-def _check_spread(largest: Array, centre: Array) -> None:
-    """Raise if a column varies, but so little that the squares of its entries are 0."""
+    largest = np.abs(residual).max(axis=0)
     tiny = (largest > FLAT * np.abs(centre)) & (largest < 1 / LARGEST)
     if tiny.any():
         column = int(np.argmax(tiny))
@@ -206,6 +195,9 @@ def _check_spread(largest: Array, centre: Array) -> None:
             f"X must vary by at least {1 / LARGEST:g} in every column that is not constant, or its squares are 0; "
             f"got {largest[column]:.3g} in column {column}. Divide the variables by a number of their size."
         )
+    scale = np.sqrt(np.einsum("si,si->i", residual, residual) / count)
+    scale = np.where(scale <= FLAT * np.abs(centre), 1.0, scale)
+    return replace(data, x=residual / scale), centre, scale
 
 
 def in_order(state: State) -> State:

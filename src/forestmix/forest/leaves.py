@@ -76,31 +76,21 @@ def latent_step(
     """Take a step on ``q(y)`` given ``q(e)``, (n, m) or (N, n, m); the ELBO is lower for no latent of any observation.
 
     Per latent: ``1/sigma^2 = 1/sigma0^2 + sum_i r_ij w_ij^2 kappa_ij`` and ``mu += sigma^2 gradient``, exact for
-    Gaussian leaves; for others precision and mean move a share 1, 1/2, 1/4, ... of the way.
+    Gaussian leaves, and with shared parents in closed form; for others precision and mean move a share 1, 1/2, 1/4, ...
+    of the way.
 
     A loss within rounding is none: to refuse it would stop the means at the square root of the precision. There the
     values do not tell a step that goes too far, which steep leaves make without end; the slope along the step does. It
     must not be steeper downwards at the end than half of what it was upwards at the start.
     """
-    shape = (data.x.shape[0], p.n_trees)
-    mean, sd = np.broadcast_to(q.mean, shape).copy(), np.broadcast_to(q.sd, shape).copy()
     batch = responsibilities if responsibilities.ndim == 3 else responsibilities[None]
+    if p.noise is not None and len(batch) == 1:
+        return gaussian_latents(p, data, batch[0])
+    new = q.expanded(len(data.x))
     for tree in range(p.n_trees):
         # Views of one column each, which the step updates.
-        _tree_step(p, data, mean[:, tree], sd[:, tree], tree, batch[:, :, tree])
-    return GaussianFactors(mean, sd)
-
-
-class _LatentTerms(NamedTuple):
-    """The ELBO's part of one latent, its slope in the mean, the precision that is best there, and its rounding, (N,).
-
-    The slope in the precision P is ``(best - P) / (2 P^2)``.
-    """
-
-    value: Array
-    slope: Array
-    best: Array
-    rounding: Array
+        _tree_step(p, data, new.mean[:, tree], new.sd[:, tree], tree, batch[:, :, tree])
+    return new
 
 
 def _tree_step(p: ForestParameters, data: Observations, mean: Array, sd: Array, tree: int, weight: Array) -> None:
@@ -109,25 +99,28 @@ def _tree_step(p: ForestParameters, data: Observations, mean: Array, sd: Array, 
     weight, w = weight[:, children], p.weights[children, tree]
     centre, prior = p.prior_mean[tree], Gaussian(p.prior.sd[tree])
 
-    def evaluate(some: Observations, r: Array, mean: Array, sd: Array) -> _LatentTerms:
-        value, error, kappa = (weighted(r, part) for part in rows(p, some, mean, sd, tree, children))
-        return _LatentTerms(
-            value.sum(axis=1) - GaussianFactors(mean, sd).relative_entropy(prior, centre),
-            error @ w - (mean - centre) * prior.sd**-2.0,
-            prior.sd**-2.0 + kappa @ w**2,
-            _ROUNDING * (1 + np.abs(value).sum(axis=1)),
-        )
+    def evaluate(some: Observations, r: Array, mean: Array, sd: Array) -> tuple[Array, Array, Array, Array]:
+        """Return the ELBO's part of the latent, its rounding, its slope in the mean, and the precision best there.
 
-    start, precision = evaluate(data, weight, mean, sd), sd**-2.0
-    step, growth = start.slope / start.best, start.best - precision
-    upwards = start.slope * step + 0.5 * (growth / precision) ** 2
+        The slope in the precision P is ``(best - P) / (2 P^2)``.
+        """
+        value, error, kappa = (weighted(r, part) for part in rows(p, some, mean, sd, tree, children))
+        divergence = GaussianFactors(mean, sd).relative_entropy(prior, centre)
+        rounding = _ROUNDING * (1 + np.abs(value).sum(axis=1))
+        slope = error @ w - (mean - centre) * prior.sd**-2.0
+        return value.sum(axis=1) - divergence, rounding, slope, prior.sd**-2.0 + kappa @ w**2
+
+    value, rounding, slope, best = evaluate(data, weight, mean, sd)
+    precision = sd**-2.0
+    step, growth = slope / best, best - precision
+    upwards = slope * step + 0.5 * (growth / precision) ** 2
     waiting, share = np.arange(len(mean)), 1.0
     for _ in range(_HALVINGS):
         new_mean, new = mean[waiting] + share * step[waiting], precision[waiting] + share * growth[waiting]
         r = weight if len(weight) == 1 else weight[waiting]
-        end = evaluate(data.take(waiting), r, new_mean, new**-0.5)
-        slope = end.slope * step[waiting] + 0.5 * (end.best - new) / new**2 * growth[waiting]
-        good = (end.value >= (start.value - start.rounding)[waiting]) & (slope >= -0.5 * upwards[waiting])
+        end, _, slope, best = evaluate(data.take(waiting), r, new_mean, new**-0.5)
+        onwards = slope * step[waiting] + 0.5 * (best - new) / new**2 * growth[waiting]
+        good = (end >= (value - rounding)[waiting]) & (onwards >= -0.5 * upwards[waiting])
         mean[waiting[good]], sd[waiting[good]] = new_mean[good], new[good] ** -0.5
         waiting, share = waiting[~good], 0.5 * share
         if not waiting.size:
@@ -226,6 +219,31 @@ class Moments(NamedTuple):
     yy: Array
     xy: Array
 
+    def regression(self, p: ForestParameters, min_variance: float) -> ForestParameters:
+        """Return the weights, biases and noise that maximise the expected log-likelihood of every pair.
+
+        The regression of x_i on y_j: ``w = Cov(x, y) / Var(y)``, ``b = E x - w E y`` and
+        ``noise^2 = Var(x) - w Cov(x, y)``, not below ``min_variance``, with which it is the maximiser under that limit.
+        """
+        count = np.maximum(self.number, 1e-300)
+        x, y = self.x / count, self.y / count
+        covariance = self.xy / count - x * y
+        w = covariance / np.maximum(self.yy / count - y**2, 1e-300)
+        variance = np.maximum(self.xx / count - x**2 - w * covariance, min_variance)
+        b, noise = x - w * y, np.sqrt(variance)
+        empty = np.broadcast_to(self.number < 1e-8, w.shape)
+        if empty.any() and p.noise is not None:
+            # A pair that nothing was seen of keeps what it has.
+            w, b, noise = (np.where(empty, old, new) for old, new in ((p.weights, w), (p.bias, b), (p.noise, noise)))
+        return replace(p, weights=w, bias=b, noise=noise)
+
+    def scores(self, p: ForestParameters) -> Array:
+        """Return ``sum_s E log N(x_si; b_ij + w_ij y_sj, noise_ij^2)`` of every pair."""
+        assert p.noise is not None
+        w, b, variance = p.weights, p.bias, p.noise**2
+        square = self.xx - 2 * b * self.x - 2 * w * self.xy + self.number * b**2 + 2 * b * w * self.y + w**2 * self.yy
+        return -0.5 * self.number * np.log(2 * np.pi * variance) - 0.5 * square / variance
+
 
 def moments(data: Observations, q: GaussianFactors) -> Moments:
     """Return the moments of shared parents: two products with x, or five where entries are missing."""
@@ -250,33 +268,6 @@ def weighted_moments(data: Observations, q: GaussianFactors, responsibilities: A
         np.einsum("sij,sj->ij", r, np.broadcast_to(q.mean**2 + q.sd**2, q.mean.shape)),
         np.einsum("sij,sj->ij", rx, q.mean),
     )
-
-
-def regression(p: ForestParameters, sums: Moments, min_variance: float) -> ForestParameters:
-    """Return the weights, biases and noise that maximise the expected log-likelihood of every pair.
-
-    The regression of x_i on y_j: ``w = Cov(x, y) / Var(y)``, ``b = E x - w E y``, ``noise^2 = Var(x) - w Cov(x, y)``,
-    not below ``min_variance``, with which it is the maximiser under that limit.
-    """
-    count = np.maximum(sums.number, 1e-300)
-    x, y = sums.x / count, sums.y / count
-    covariance = sums.xy / count - x * y
-    w = covariance / np.maximum(sums.yy / count - y**2, 1e-300)
-    variance = np.maximum(sums.xx / count - x**2 - w * covariance, min_variance)
-    b, noise = x - w * y, np.sqrt(variance)
-    empty = np.broadcast_to(sums.number < 1e-8, w.shape)
-    if empty.any() and p.noise is not None:
-        # A pair that nothing was seen of keeps what it has.
-        w, b, noise = (np.where(empty, old, new) for old, new in ((p.weights, w), (p.bias, b), (p.noise, noise)))
-    return replace(p, weights=w, bias=b, noise=noise)
-
-
-def gaussian_scores(p: ForestParameters, sums: Moments) -> Array:
-    """Return ``sum_s E log N(x_si; b_ij + w_ij y_sj, noise_ij^2)`` of every pair from the moments."""
-    assert p.noise is not None
-    w, b, variance = p.weights, p.bias, p.noise**2
-    square = sums.xx - 2 * b * sums.x - 2 * w * sums.xy + sums.number * b**2 + 2 * b * w * sums.y + w**2 * sums.yy
-    return -0.5 * sums.number * np.log(2 * np.pi * variance) - 0.5 * square / variance
 
 
 def gaussian_latents(p: ForestParameters, data: Observations, responsibilities: Array) -> GaussianFactors:

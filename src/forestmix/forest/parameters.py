@@ -163,9 +163,7 @@ def forest_of_bound(model: DEF, q: Any, auxiliary: Auxiliary | None = None) -> F
     bias = np.where(alone, np.broadcast_to(layer.bias, n)[:, None].astype(float), np.where(used, b_hat, 0.0))
     weights = np.divide(w, epsilon, out=np.zeros_like(w), where=used)
     chances = np.where(alone, 1 / m, epsilon)
-    noise = None
-    if isinstance(layer.family, Gaussian):
-        noise = np.broadcast_to(np.broadcast_to(layer.family.sd, n).astype(float)[:, None], (n, m)).copy()
+    noise = pairs("noise", layer.family.sd, n, m) if isinstance(layer.family, Gaussian) else None
     centre, sd = (np.broadcast_to(part, m).astype(float) for part in (prior.bias, prior.family.sd))
     return ForestParameters(layer.family, weights, bias, chances, noise, centre, Gaussian(sd))
 

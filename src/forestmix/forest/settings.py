@@ -35,7 +35,7 @@ class Course:
         report: called with a line for each start, move or epoch.
 
     ``scale``: of each variable, which the data are divided by; the ELBO is told for the data as they were given.
-    ``stopped``: whether the callback asked to stop.
+    ``planned``: how many parts are expected; ``stopped``: whether the callback asked to stop.
 
     """
 
@@ -45,11 +45,7 @@ class Course:
         self.scale: Array = np.ones(1)
         self.stopped = False
         self.sweeps, self.share = 0, 0.0
-        self._planned, self._done, self._part = 0.0, 0.0, 0.0
-
-    def plan(self, parts: float) -> None:
-        """Add parts to the work that is expected."""
-        self._planned += parts
+        self.planned, self._done, self._part = 0.0, 0.0, 0.0
 
     def begin(self, part: float = 1.0) -> None:
         """Begin a part of the work, which counts as so many; the one before it is done."""
@@ -60,7 +56,7 @@ class Course:
         self.sweeps += 1
         if self.callback is None or self.stopped:
             return self.stopped
-        done = (self._done + within * self._part) / max(self._planned, 1.0)
+        done = (self._done + within * self._part) / max(self.planned, 1.0)
         self.share = max(self.share, min(done, 1.0))
         mean, value, count = state.latents.mean, state.value - log_jacobian(data, self.scale), self.sweeps
         sd, seconds = np.broadcast_to(state.latents.sd, mean.shape), self.clock.seconds()

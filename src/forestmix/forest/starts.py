@@ -15,7 +15,7 @@ import scipy
 
 from forestmix.arrays import Array
 from forestmix.forest.engines import State
-from forestmix.forest.leaves import Moments, gaussian_latents, gaussian_scores, moments, regression
+from forestmix.forest.leaves import Moments, gaussian_latents, moments
 from forestmix.forest.parameters import masked, present
 from forestmix.latents import GaussianFactors
 from forestmix.model import Observations
@@ -146,11 +146,11 @@ def without_oneself(state: State, data: Observations) -> GaussianFactors | None:
     """
     p, r = state.forest, state.responsibilities
     every, label = np.arange(p.n_variables), np.argmax(r, axis=1)
-    scores = gaussian_scores(p, moments(data, state.latents))
+    scores = moments(data, state.latents).scores(p)
     w, b, noise = (part[:, None] for part in p.edges(label))
     edges = replace(p, weights=w, bias=b, noise=noise)  # as those of one tree
     sums = _moments_without_oneself(state, data, label)
-    scores[every, label] = gaussian_scores(regression(edges, sums, float(noise.min()) ** 2), sums)[:, 0]
+    scores[every, label] = sums.scores(sums.regression(edges, float(noise.min()) ** 2))[:, 0]
     chosen = np.argmax(scores, axis=1)
     return None if (chosen == label).all() else gaussian_latents(p, data, np.eye(p.n_trees)[chosen])
 
@@ -193,7 +193,7 @@ def loss_of_trees(state: State, data: Observations, label: Array) -> Array:
     """Return what the ELBO would lose, to first order, if each tree's variables went to their second choice."""
     n, m = state.responsibilities.shape
     every = np.arange(n)
-    scores = gaussian_scores(state.forest, moments(data, state.latents))
+    scores = moments(data, state.latents).scores(state.forest)
     own = scores[every, label].copy()
     scores[every, label] = -np.inf
     cost = state.latents.relative_entropy(state.forest.prior, state.forest.prior_mean).sum(axis=0)

@@ -12,7 +12,7 @@ from forestmix.families import Family
 from forestmix.forest.engines import Run, best_parents, engine_for, parents_of_observations
 from forestmix.forest.given import infer_given
 from forestmix.forest.learning import learn
-from forestmix.forest.leaves import Moments, NewtonTerms, gaussian_scores, leaf_statistics, moved, regression
+from forestmix.forest.leaves import Moments, NewtonTerms, leaf_statistics, moved
 from forestmix.forest.parameters import ForestParameters
 from forestmix.forest.settings import Settings
 from forestmix.model import Observations
@@ -45,7 +45,7 @@ def learn_in_batches(
     the run ends when an epoch gains less than ``tol`` for each entry. One that is asked to stop ends with its epoch.
     """
     N, course, engine = data.x.shape[0], settings.course, engine_for(data, settings.shared)
-    course.plan(_EPOCHS)
+    course.planned += _EPOCHS
     first = learn(data.take(rng.permutation(N)[:batch_size]), family, settings, rng)
     forest, responsibilities = first.state.forest, first.state.responsibilities
     averages: _Averages | None = None
@@ -91,8 +91,8 @@ def _maximise(
         forest = moved(forest, leaves._replace(bias=latest.bias, weight=latest.weight).step(), rate)
         scores = leaves.score
     elif isinstance(leaves, Moments):
-        forest = regression(forest, leaves, settings.min_variance)
-        scores = gaussian_scores(forest, leaves)
+        forest = leaves.regression(forest, settings.min_variance)
+        scores = leaves.scores(forest)
     if not settings.shared:
         return settings.with_prior(forest, averages.shares), averages.shares
     responsibilities = best_parents(forest, N * scores)

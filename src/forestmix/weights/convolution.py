@@ -84,31 +84,23 @@ class Convolution(Weights):
     def storage(self) -> StencilStorage:
         """Return the kernels and where they stand, for W^T and for W."""
         shifts = (self._vertical.shift, self._horizontal.shift)
-        return StencilStorage(
-            self.kernels, self.image_shape, self.latent_shape, shifts, self._turned_kernels, self._turned_shifts
-        )
-
-    # Pixel p + shift + a is under entry a of position p. Seen from the pixel, the positions are a window
-    # too: that of the kernels turned around, with the roles of kernels and channels exchanged.
-    @property
-    def _turned_kernels(self) -> Array:
-        return self.kernels.transpose(1, 0, 2, 3)[:, :, ::-1, ::-1]
-
-    @property
-    def _turned_shifts(self) -> tuple[int, int]:
-        return _turned_shift(self._vertical), _turned_shift(self._horizontal)
+        # Pixel p + shift + a is under entry a of position p. Seen from the pixel, the positions are a window
+        # too: that of the kernels turned around, with the roles of kernels and channels exchanged.
+        turned = self.kernels.transpose(1, 0, 2, 3)[:, :, ::-1, ::-1]
+        turned_shifts = (self._vertical.turned_shift, self._horizontal.turned_shift)
+        return StencilStorage(self.kernels, self.image_shape, self.latent_shape, shifts, turned, turned_shifts)
 
     def _columns(self, indices: Array | None) -> scipy.sparse.csc_array:
-        shifts = (self._vertical.shift, self._horizontal.shift)
-        parts = _stamp(self.kernels, self.latent_shape, self.image_shape, shifts, indices)
+        stored = self.storage()
+        parts = _stamp(stored.kernels, self.latent_shape, self.image_shape, stored.shifts, indices)
         return scipy.sparse.csc_array(parts, shape=(self.shape[0], len(parts[2]) - 1))
 
     def _in_double(self) -> Convolution:
         return Convolution(self.kernels.astype(np.float64), self.image_shape, self.placement)
 
     def _rows(self, indices: Array | None) -> scipy.sparse.csr_array:
-        turned, shifts = self._turned_kernels, self._turned_shifts
-        parts = _stamp(turned, self.image_shape, self.latent_shape, shifts, indices)
+        stored = self.storage()
+        parts = _stamp(stored.turned_kernels, self.image_shape, self.latent_shape, stored.turned_shifts, indices)
         return scipy.sparse.csr_array(parts, shape=(len(parts[2]) - 1, self.shape[1]))
 
 
@@ -142,11 +134,6 @@ def _stamp(
     np.cumsum(inside.sum(axis=(1, 2, 3)), out=ends[1:])
     values = np.broadcast_to(kernels[which], inside.shape)[inside]
     return values, places[inside], ends
-
-
-def _turned_shift(axis: Axis) -> int:
-    """Return the shift of the window of positions whose entries lie on one pixel."""
-    return -(axis.shift + axis.window - 1)
 
 
 def _count_entries(kernels: Array, vertical: Axis, horizontal: Axis) -> int:

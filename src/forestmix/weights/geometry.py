@@ -25,6 +25,11 @@ class Axis(NamedTuple):
     positions: int
     shift: int
 
+    @property
+    def turned_shift(self) -> int:
+        """The shift of the window of positions whose entries lie on one pixel."""
+        return -(self.shift + self.window - 1)
+
     def landing(self, entry: int) -> tuple[slice, slice]:
         """Return the positions whose ``entry`` lies within the image, and the pixels it lies on."""
         offset = self.shift + entry

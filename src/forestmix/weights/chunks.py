@@ -21,6 +21,8 @@ from forestmix.errors import ArgumentError
 from forestmix.weights.base import Weights
 from forestmix.weights.layered import slices_of
 
+#: Entries of W, zeros among them, up to which chunks in memory take turns: starting threads would take longer.
+SMALL = 2**16
 #: Told how many of how many chunks a pass has read; a progress bar sets it while it is shown.
 READING: contextvars.ContextVar[Callable[[int, int], None] | None] = contextvars.ContextVar("READING", default=None)
 
@@ -159,10 +161,10 @@ class MemoryChunks(LocalChunks):
         self.held = tuple(parts)
 
     def map(self, function: Callable[..., Any], *own: Sequence[Any], shared: tuple[Any, ...] = ()) -> list[Any]:
-        """Return what the function gives for each chunk, on as many threads as there are processors."""
+        """Return what the function gives for each chunk, on as many threads as there are processors, if that pays."""
         calls = [partial(function, *mine, *shared) for mine in zip(self.held, *own, strict=True)]
-        if len(calls) == 1:
-            return [calls[0]()]
+        if len(calls) == 1 or sum(part.shape[0] * part.shape[1] for part in self.held) <= SMALL:
+            return [call() for call in calls]
         with ThreadPoolExecutor(min(len(calls), processors())) as pool:
             return list(pool.map(_in_context, calls, [contextvars.copy_context() for _ in calls]))
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, TextIO
 
-import numpy as np
 import typer
 from typer.core import TyperGroup
 
@@ -110,12 +109,14 @@ class Watch:
     """The callback of a run. ``interrupted``: whether Ctrl-C asked it to stop."""
 
     def __init__(self, progress: Any, tol: float = 0.0) -> None:
-        self.progress, self.goal = progress, max(tol, float(np.finfo(np.float64).eps))
+        self.progress, self.goal = progress, max(tol, sys.float_info.epsilon)
         self.interrupted = False
         self.task = progress.add_task("", total=1.0, rate="") if progress is not None else None
 
     def __call__(self, iteration: Any) -> bool:
         """Show where the run is, and return whether it is to stop."""
+        import numpy as np  # not before a run, since --help is to be quick
+
         if self.progress is not None:
             objective, done = float(np.mean(iteration.objective)), iteration.share
             if done is None:

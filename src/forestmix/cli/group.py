@@ -115,7 +115,7 @@ class Watch:
 
     def __call__(self, iteration: Any) -> bool:
         """Show where the run is, and return whether it is to stop."""
-        import numpy as np  # here, since help does not need it
+        import numpy as np  # not before a run, since --help is to be quick
 
         if self.progress is not None:
             objective, done = float(np.mean(iteration.objective)), iteration.share

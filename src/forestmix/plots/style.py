@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -76,14 +75,9 @@ def look() -> Any:
 
 def one_axes(axes: Any, size: tuple[float, float]) -> Any:
     """Return the axes that were given, or those of a new figure of a size in inches."""
-    if axes is None:
-        from matplotlib import pyplot
-
-        return pyplot.subplots(figsize=size, layout="constrained")[1]
-    if not hasattr(axes, "hlines"):
+    if axes is not None and not hasattr(axes, "hlines"):
         raise ArgumentError(f"axes must be matplotlib axes; got {type(axes).__name__}.")
-    _dress([axes])
-    return axes
+    return several_axes(axes, 1, size)[0]
 
 
 def several_axes(axes: Any, count: int, size: tuple[float, float]) -> Any:
@@ -95,13 +89,8 @@ def several_axes(axes: Any, count: int, size: tuple[float, float]) -> Any:
     given = np.ravel(np.array(axes, dtype=object))
     if len(given) != count or not all(hasattr(one, "hlines") for one in given):
         raise ArgumentError(f"axes must be {count} matplotlib axes; got {len(given)} entries.")
-    _dress(list(given))
-    return given
-
-
-def _dress(axes: Iterable[Any]) -> None:
-    """Give axes that were made elsewhere the same spines and grid."""
-    for one in axes:
+    for one in given:  # made elsewhere, so that they get the same spines and grid here
         one.spines[["top", "right"]].set_visible(False)
         one.grid(True, color=RC["grid.color"], linewidth=RC["grid.linewidth"])
         one.set_axisbelow(True)
+    return given

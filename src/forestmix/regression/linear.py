@@ -20,7 +20,7 @@ from forestmix.posterior.marginals import Mixture
 from forestmix.posterior.prediction import Prediction, predict
 from forestmix.regression.by_chunks import LeadingColumns
 from forestmix.regression.priors import WIDTH, Moments, default_noise, moments
-from forestmix.regression.solve import Solution, centre_and_unit, family_of, one_thread, solve
+from forestmix.regression.solve import Solution, centre_and_unit, family_of, new_rows, one_thread, solve
 from forestmix.scales import HalfNormal, Scale
 from forestmix.weights import as_weights
 from forestmix.weights.dask_chunks import is_dask
@@ -91,11 +91,9 @@ class Linear(NamedTuple):
     def predict(self, X: Any, level: float = 0.9) -> Prediction:
         """Return the predictive distribution of new rows."""
         mixture, matrix = self.solution.posterior.mixture, with_intercept(X, self.intercept)
-        parts = []
-        for part in mixture.components:
-            one: Any = part.layer.family.unweighted
-            noise = one.sd if isinstance(one, Gaussian) else None
-            parts.append(Component(part.mean, part.covariance, Layer(family_of(self.family, noise, None), matrix)))
+        parts = [
+            Component(part.mean, part.covariance, new_rows(part, self.family, matrix)) for part in mixture.components
+        ]
         with one_thread(matrix.shape[0] * matrix.shape[1]):
             return predict(Mixture(parts, mixture.weights), None, level, single=True)
 

@@ -1,8 +1,8 @@
 """Predictions for new rows: known levels of groups by their effects, new ones by the group's distribution.
 
-A new level is one more latent with the group's prior: mean 0 and, in each component of the posterior, the variance
-``tau^2`` of that component's scale, independent of all others. So new rows are rows of a model with more columns, and
-their predictive distribution is found as for any rows.
+The effect of a new level has the group's prior: mean 0 and, in each component of the posterior, the variance ``tau^2``
+of that component's scale, independent of all others. So it adds ``value^2 tau^2`` to the variance of a row's linear
+predictor, with ``value`` that of the column it multiplies, and rows are predicted as any others.
 """
 
 from __future__ import annotations
@@ -11,23 +11,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy
 
 from forestmix.arrays import Array
 from forestmix.errors import ArgumentError
-from forestmix.families import Gaussian
-from forestmix.model import Layer
 from forestmix.posterior.component import Component
-from forestmix.posterior.covariance import Covariance
+from forestmix.posterior.covariance import CovarianceBatch
 from forestmix.posterior.marginals import Mixture
 from forestmix.posterior.prediction import predict
 from forestmix.posterior.table import Table
 from forestmix.regression.cases import Extra, for_rows, needed_columns
 from forestmix.regression.formula import Rows
 from forestmix.regression.frames import column_names, plain_frame, row_labels
-from forestmix.regression.solve import family_of
+from forestmix.regression.solve import new_rows
 from forestmix.scales import Scale
-from forestmix.weights import SparseWeights, Weights
+from forestmix.weights import Weights
 
 if TYPE_CHECKING:
     from forestmix.regression.fit import Fit
@@ -51,39 +48,16 @@ class Predictions(Table):
     eta_sd = _column("eta_sd", "The standard deviation of each linear predictor.")
 
 
-class ExtendedCovariance(Covariance):
-    """The covariance of latents beside further ones that are independent: ``diag(Sigma, variance)``."""
+class _WithNewLevels(CovarianceBatch):
+    """The covariance of a fit's effects, for rows whose linear predictors have further variances by new levels."""
 
-    def __init__(self, inner: Any, extra: Array) -> None:
-        self.inner, self.extra = inner, extra
-
-    def variance(self) -> Array:
-        """Return the variance of each latent."""
-        return np.concatenate([self.inner.variance(), self.extra])
+    def __init__(self, known: CovarianceBatch, further: Array) -> None:
+        super().__init__(known.distinct, known.which)
+        self._further = further
 
     def quadratic(self, C: Weights) -> Array:
-        """Return the sum of both parts' ``c^T Sigma c``."""
-        known, new = self._parts(C)
-        return self.inner.quadratic(SparseWeights(known)) + new.power(2) @ self.extra
-
-    def covariance(self, C: Weights) -> Array:
-        """Return the sum of both parts' ``C Sigma C^T``."""
-        known, new = self._parts(C)
-        return self.inner.covariance(SparseWeights(known)) + ((new * self.extra) @ new.T).toarray()
-
-    def sample(self, size: int, rng: np.random.Generator) -> Array:
-        """Return draws of both parts, side by side."""
-        further = np.sqrt(self.extra) * rng.standard_normal((size, len(self.extra)))
-        return np.concatenate([self.inner.sample(size, rng), further], axis=1)
-
-    def solve(self, right: Array) -> Array:
-        """Return ``Sigma r`` of both parts."""
-        split = right.shape[1] - len(self.extra)
-        return np.concatenate([self.inner.solve(right[:, :split]), right[:, split:] * self.extra], axis=1)
-
-    def _parts(self, C: Weights) -> tuple[Any, Any]:
-        rows, split = scipy.sparse.csr_array(C.rows()), C.shape[1] - len(self.extra)
-        return rows[:, :split], rows[:, split:]
+        """Return the variance of each row's linear predictor."""
+        return super().quadratic(C) + self._further
 
 
 @dataclass(frozen=True)
@@ -124,29 +98,16 @@ def predict_rows(fit: Fit, wanted: Wanted, level: float) -> Predictions:
 
 
 def mixture_of_rows(fit: Fit, wanted: Wanted) -> Mixture:
-    """Return the posterior with the wanted rows as those of each component, and a latent for new levels of each block.
-
-    Rows are predicted one by one, so one latent for all new levels of a block gives each row its right distribution.
-    """
-    matrix = scipy.sparse.csr_array(wanted.rows.matrix) if wanted.rows.unseen else wanted.rows.matrix
-    for _, rows, values in wanted.rows.unseen:
-        column = scipy.sparse.csr_array((values, (rows, np.zeros_like(rows))), shape=(matrix.shape[0], 1))
-        matrix = scipy.sparse.hstack([matrix, column], format="csr")
+    """Return the posterior with the wanted rows as those of each component."""
     components = []
     for part in fit.posterior.mixture.components:
-        one: Any = part.layer.family.unweighted
-        noise = one.sd if isinstance(one, Gaussian) else None
-        layer = Layer(family_of(fit.family, noise, wanted.trials), matrix, wanted.offset)
-        sds = np.array([_sd_of_groups(fit, block.name, part) for block, _, _ in wanted.rows.unseen])
-        components.append(_with_new_levels(part, sds, layer))
+        layer = new_rows(part, fit.family, wanted.rows.matrix, wanted.offset, wanted.trials)
+        further = np.zeros(layer.size)
+        for block, rows, values in wanted.rows.unseen:
+            further[rows] += values**2 * _sd_of_groups(fit, block.name, part) ** 2
+        covariance = _WithNewLevels(part.covariance, further) if wanted.rows.unseen else part.covariance
+        components.append(Component(part.mean, covariance, layer))
     return Mixture(components, fit.posterior.mixture.weights)
-
-
-def _with_new_levels(part: Component, sds: Array, layer: Layer) -> Component:
-    if not len(sds):
-        return Component(part.mean, part.covariance, layer)
-    mean = np.concatenate([part.mean[0], np.zeros(len(sds))])
-    return Component(mean, ExtendedCovariance(part.covariance.distinct[0], sds**2), layer)
 
 
 def _sd_of_groups(fit: Fit, name: str, part: Component) -> float:

@@ -35,6 +35,12 @@ def family_of(name: str, noise: Any, trials: Array | None) -> Family:
     return {"bernoulli": Bernoulli, "poisson": Poisson}[name]()
 
 
+def new_rows(part: Component, family: str, matrix: Any, offset: Any = 0.0, trials: Array | None = None) -> Layer:
+    """Return rows of a fit's family under a component of its posterior, with the noise of that component."""
+    own: Any = part.layer.family.unweighted
+    return Layer(family_of(family, own.sd if isinstance(own, Gaussian) else None, trials), matrix, offset)
+
+
 def check_response(name: str, response: str, y: Array, trials: Array | None) -> None:
     """Raise unless the response is of the family's kind, with its name and what would be right."""
     whole = y == np.floor(y)

@@ -49,11 +49,11 @@ def row_expectations(rows: Primitive, mean: Array, spread: Array) -> RowExpectat
 
 
 def expected_log_partition(rows: Primitive, mean: Array, spread: Array) -> ExpectedLogPartition:
-    """Return ``E a``, ``E a'`` and ``E a''`` of rows, whatever their data."""
+    """Return ``E a``, ``E a'`` and ``E a''`` of rows, whatever their data: what a target of 0 loses is ``E A``."""
 
     def parts(kind: int, own: Primitive, m: Array, s: Array) -> tuple[Array, ...]:
-        value, _, slope, curvature = formulas_of(kind).expected(np, own.sign * (m - own.shift), s)
-        return own.factor * value, own.sign * own.factor * slope, np.broadcast_to(own.factor * curvature, value.shape)
+        value, error, curvature = formulas_of(kind).terms(np, np.zeros(()), own.sign * (m - own.shift), s)
+        return own.factor * value, -own.sign * own.factor * error, np.broadcast_to(own.factor * curvature, value.shape)
 
     return ExpectedLogPartition(*_of_each_kind(rows, parts, mean, spread))
 

@@ -34,7 +34,10 @@ _WEIGHTS = (0.3478548451374538, 0.6521451548625461, 0.6521451548625461, 0.347854
 
 
 def quadratic(xp: Any, target: Any, m: Any, r: Any) -> Terms:
-    """Return the terms of ``A = zeta^2 / 2``: ``((target - m)^2 + r^2) / 2``, the residual, and 1."""
+    """Return the terms of ``A = zeta^2 / 2``: ``((target - m)^2 + r^2) / 2``, the residual, and 1.
+
+    At a target of 0 they are ``E A = (m^2 + r^2) / 2``, ``-m`` and 1 (paper, section 5.1).
+    """
     residual = target - m
     return Terms(0.5 * (residual * residual + r * r), residual, xp.ones_like(m[:1, ...]))
 
@@ -125,12 +128,6 @@ def _at_least_zero(xp: Any, values: Any) -> Any:
     return xp.where(values < 0, xp.zeros_like(values), values)
 
 
-def squares(xp: Any, m: Any, r: Any) -> expectations.Expectations:
-    """Return the expectations of ``zeta^2 / 2``, first ``(m^2 + r^2) / 2`` (paper, section 5.1)."""
-    growth = 0.5 * r * r
-    return expectations.Expectations(0.5 * m * m + growth, growth, m, xp.ones_like(m[:1, ...]))
-
-
 def _no_slopes(xp: Any, m: Any, r: Any) -> tuple[Any, Any]:
     """Return the derivatives of a curvature that is constant."""
     return xp.zeros_like(m), xp.zeros_like(m)
@@ -153,13 +150,12 @@ def _softplus_slopes(xp: Any, m: Any, r: Any) -> tuple[Any, Any]:
 class Formulas(NamedTuple):
     """What there is to know of a function A.
 
-    ``terms``, ``expected``: at a mean and a spread, with and without a target; ``slopes``: ``E A'''`` and ``E A''''``
-    there; ``gap``: ``E A(m + wide z) - E A(m + narrow z)``; ``derivatives``: A, A' and A'' themselves, and
-    ``conjugate``: A*, both for NumPy alone.
+    ``terms``: at a target, a mean and a spread; ``slopes``: ``E A'''`` and ``E A''''`` there; ``gap``:
+    ``E A(m + wide z) - E A(m + narrow z)``; ``derivatives``: A, A' and A'' themselves, and ``conjugate``: A*, both for
+    NumPy alone.
     """
 
     terms: Callable[[Any, Any, Any, Any], Terms]
-    expected: Callable[[Any, Any, Any], expectations.Expectations]
     slopes: Callable[[Any, Any, Any], tuple[Any, Any]]
     gap: Callable[[Any, Any, Any, Any], Any]
     derivatives: tuple[Callable[[Any], Any], ...]
@@ -173,15 +169,15 @@ def _logistic_slope(zeta: Any) -> Any:
 
 _FORMULAS = {
     Kind.QUADRATIC: Formulas(
-        quadratic, squares, _no_slopes, quadratic_gap,
+        quadratic, _no_slopes, quadratic_gap,
         (lambda zeta: 0.5 * zeta * zeta, lambda zeta: zeta, np.ones_like), lambda t: 0.5 * t * t,
     ),
     Kind.EXPONENTIAL: Formulas(
-        exponential, expectations.exponential, _rates, exponential_gap,
+        exponential, _rates, exponential_gap,
         (np.exp, np.exp, np.exp), lambda t: scipy.special.xlogy(t, t) - t,
     ),
     Kind.SOFTPLUS: Formulas(
-        softplus, expectations.softplus, _softplus_slopes, softplus_gap,
+        softplus, _softplus_slopes, softplus_gap,
         (lambda zeta: np.logaddexp(zeta, 0), lambda zeta: scipy.special.expit(zeta), _logistic_slope),
         lambda t: scipy.special.xlogy(t, t) + scipy.special.xlogy(1 - t, 1 - t),
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
 from typing import Any, ClassVar
 
@@ -56,14 +57,6 @@ class ArrayWeights(Weights):
         """Return an empty array in the library, precision and place of W."""
         return self.array[:0, 0]
 
-    def forward(self, y: Any) -> Any:
-        """Return W y for each vector of ``y``: (..., m) -> (..., n)."""
-        return self._forward(self._given("y", y, self.shape[1]))
-
-    def adjoint(self, r: Any) -> Any:
-        """Return W^T r for each vector of ``r``: (..., n) -> (..., m)."""
-        return self._adjoint(self._given("r", r, self.shape[0]))
-
     def _forward(self, batch: Any) -> Any:
         return batch @ self.namespace.matrix_transpose(self.array)
 
@@ -84,11 +77,11 @@ class ArrayWeights(Weights):
     def _indicator(self, array: Any) -> Any:
         return self.namespace.astype(array != 0, array.dtype)
 
-    def _given(self, name: str, values: Any, length: int) -> Any:
-        """Return vectors in the library, precision and place of W."""
+    def _product(self, product: Callable[..., Any], name: str, values: Any, size: int, length: int) -> Any:
+        """Return the products with vectors in the library, precision and place of W."""
         values = self.namespace.asarray(values, dtype=self.array.dtype, device=self.device)
         self._check_vectors(name, tuple(values.shape), length)
-        return values
+        return product(values)
 
     def take_rows(self, indices: ArrayLike) -> ArrayWeights:
         """Return the chosen rows as weights, on the same device."""

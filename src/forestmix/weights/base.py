@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from functools import cached_property
@@ -57,15 +58,13 @@ class Weights(ABC):
         """Return an empty array in the library, precision and place that products with W are in."""
         return np.empty(0, self.dtype)
 
-    def forward(self, y: ArrayLike) -> Array:
+    def forward(self, y: ArrayLike) -> Any:
         """Return W y for each vector of ``y``: (..., m) -> (..., n)."""
-        batch, lead = self._as_batch("y", y, self.shape[1])
-        return self._forward(batch).reshape(*lead, self.shape[0])
+        return self._product(self._forward, "y", y, *self.shape)
 
-    def adjoint(self, r: ArrayLike) -> Array:
+    def adjoint(self, r: ArrayLike) -> Any:
         """Return W^T r for each vector of ``r``: (..., n) -> (..., m)."""
-        batch, lead = self._as_batch("r", r, self.shape[0])
-        return self._adjoint(batch).reshape(*lead, self.shape[1])
+        return self._product(self._adjoint, "r", r, *self.shape[::-1])
 
     @abstractmethod
     def _forward(self, batch: Array) -> Array:
@@ -216,13 +215,13 @@ class Weights(ABC):
         """Return what these weights are called in their ``repr``."""
         return type(self).__name__
 
-    def _as_batch(self, name: str, values: ArrayLike, length: int) -> tuple[Array, tuple[int, ...]]:
-        """Return ``values`` as an (N, length) array of the dtype of W, and the leading axes it had."""
+    def _product(self, product: Callable[..., Any], name: str, values: ArrayLike, size: int, length: int) -> Any:
+        """Return the products, of ``size``, with vectors of ``length``, as batches in the precision of W."""
         array = in_precision(name, numbers(name, values), self.dtype)
         self._check_vectors(name, array.shape, length)
         lead = array.shape[:-1]
         # The size is given in full: -1 cannot be resolved when a leading axis is empty among several.
-        return array.reshape(int(np.prod(lead, dtype=np.int64)), length), lead
+        return product(array.reshape(math.prod(lead), length)).reshape(*lead, size)
 
     def _check_vectors(self, name: str, shape: tuple[int, ...], length: int) -> None:
         if not shape or shape[-1] != length:

@@ -20,7 +20,7 @@ from forestmix.posterior.course import Course
 from forestmix.posterior.each import EachPosterior
 from forestmix.posterior.full import MAX_ITER, FullFit, FullProblem
 from forestmix.posterior.integrate import ScaleFit, component, fit_scales
-from forestmix.posterior.journal import Expected, Journal, no_journal
+from forestmix.posterior.journal import Expected, Journal
 from forestmix.posterior.layer import LayerPosterior
 from forestmix.posterior.posterior import Posterior
 from forestmix.posterior.result import Result, Status, Trace
@@ -76,7 +76,7 @@ def full_result(
     model: DEF, data: Observations, max_iter: int | None = None, journal: Journal | None = None
 ) -> Result:  # fmt: skip
     """Return the best Gaussian q with full covariance, as a result."""
-    journal = journal or no_journal()
+    journal = journal or Journal()
     problem = FullProblem(model, data)
     fits = problem.fit(model, max_iter=MAX_ITER if max_iter is None else max_iter, journal=journal)
     remainders, elbos = problem.remainders(model, fits), np.array([fit.elbo for fit in fits])
@@ -107,7 +107,7 @@ def scales_result(model: DEF, data: Observations, journal: Journal | None = None
     Its model has the scales of the heaviest node, and its objective is the ELBO there. Its trace is that of the climb
     to the mode of log prior plus ELBO: the best value so far.
     """
-    journal, count = journal or no_journal(), len(data.x)
+    journal, count = journal or Journal(), len(data.x)
     (fit,) = fit_scales(model, data, journal=journal)
     climbed = np.maximum.accumulate(journal.course.objectives[: fit.climbed])
     trace = _trace(np.repeat(climbed[:, None], count, axis=1), np.array(journal.course.seconds[: fit.climbed]))
@@ -121,7 +121,7 @@ def each_result(model: DEF, data: Observations, journal: Journal | None = None) 
     Its model has the geometric mean over observations of the scales of their heaviest nodes, and the objective is the
     ELBO of each observation at its own.
     """
-    journal = journal or no_journal()
+    journal = journal or Journal()
     fits = fit_scales(model, data, "each", journal=journal)
     posteriors = []
     for k, fit in enumerate(fits):

@@ -6,7 +6,7 @@ from scipy import special, stats
 from sklearn.datasets import load_breast_cancer
 
 import forestmix as fmx
-from forestmix.posterior.pareto import generalised_pareto, pareto_quantile, smoothed
+from forestmix.posterior.importance import generalised_pareto, pareto_quantile, smoothed
 from forestmix.posterior.predictive_check import discrepancies
 from support import known_models
 

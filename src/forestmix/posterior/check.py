@@ -11,9 +11,8 @@ from forestmix.errors import ForestmixError
 from forestmix.posterior.columns import fits_factor
 from forestmix.posterior.component import Component
 from forestmix.posterior.covariance import DiagonalCovariance
-from forestmix.posterior.importance import gaussian_elbo, log_weights, system_of
+from forestmix.posterior.importance import gaussian_elbo, log_weights, smoothed, system_of
 from forestmix.posterior.kinds import corrected_component, is_factored
-from forestmix.posterior.pareto import smoothed
 from forestmix.posterior.predictive_check import Discrepancy, discrepancies
 
 if TYPE_CHECKING:
@@ -111,7 +110,9 @@ def _gaussian_check(
     known = own.covariance.log_determinant() is not None
     bound = gaussian_elbo(system, factorised)
     exact = system.constant_curvature and kind != "factorised" and is_factored(own.covariance)
-    advice = _advice(kind, exact, last.k, ratio, shift, full=kind != "full" and _may_be_full(posterior))
+    layers = posterior.model.layers
+    may_be_full = kind != "full" and len(layers) == 1 and fits_factor(layers[0].weights)
+    advice = _advice(kind, exact, last.k, ratio, shift, full=may_be_full)
     misfit = _misfit(predictive)
     return Check(
         f"{_verdict(kind, exact, last.k, advice)} {_fit(misfit)}", tuple(advice), misfit,
@@ -159,11 +160,6 @@ def _corrections(posterior: Posterior, rng: np.random.Generator) -> tuple[float,
     corrected_sd = np.sqrt(corrected.covariance.variance()[0])
     shift = np.abs(corrected.mean - mean)[0] / corrected_sd
     return float(np.max(corrected_sd / sd[0])), float(np.max(shift))
-
-
-def _may_be_full(posterior: Posterior) -> bool:
-    """Return whether ``covariance="full"`` can be had for the model."""
-    return len(posterior.model.layers) == 1 and fits_factor(posterior.model.layers[0].weights)
 
 
 def _advice(kind: str, exact: bool, k: float, ratio: float, shift: float, *, full: bool) -> list[str]:

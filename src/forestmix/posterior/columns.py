@@ -59,10 +59,7 @@ class Columns:
         self._weights = weights if weights.chunked else None
         self._last: tuple[Array, Normal] | None = None
         matrix = None if weights.chunked else stored(weights)
-        if matrix is None:
-            self.block = _disjoint_over_chunks(weights)
-        else:
-            self.block = disjoint_columns(matrix.tocsc()) if is_sparse(matrix) else np.empty(0, np.int64)
+        self.block = _block(weights, matrix)
         self.rest = np.setdiff1d(np.arange(self.shape[1]), self.block)
         if len(self.rest) > MOST_COLUMNS:
             raise ArgumentError(
@@ -194,12 +191,15 @@ def _shared_rows(weights: Weights) -> Any:
 
 def fits_factor(weights: Weights) -> bool:
     """Whether W has few enough columns for a factor, after elimination."""
-    if weights.shape[1] <= MOST_COLUMNS:
-        return True
-    if weights.chunked:
-        return weights.shape[1] - len(_disjoint_over_chunks(weights)) <= MOST_COLUMNS
-    matrix = stored(weights)
-    return is_sparse(matrix) and weights.shape[1] - len(disjoint_columns(matrix.tocsc())) <= MOST_COLUMNS
+    m = weights.shape[1]
+    return m <= MOST_COLUMNS or m - len(_block(weights, None if weights.chunked else stored(weights))) <= MOST_COLUMNS
+
+
+def _block(weights: Weights, matrix: Any) -> Array:
+    """Return the columns that are eliminated; ``matrix``: W as it is stored, ``None`` where that is in chunks."""
+    if matrix is None:
+        return _disjoint_over_chunks(weights)
+    return disjoint_columns(matrix.tocsc()) if is_sparse(matrix) else np.empty(0, np.int64)
 
 
 def stored(weights: Weights) -> Any:

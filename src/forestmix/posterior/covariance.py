@@ -125,11 +125,12 @@ class FactoredCovariance(Covariance):
     @property
     def root(self) -> Root:
         """A square root of A, made at its first use."""
-        root = self._root
-        if root is None:
-            root = factor_root(self.weights, self.kappa, self.scale, self.tol)
-            self._root = root if self.keep else None
+        root = self._made() if self._root is None else self._root
+        self._root = root if self.keep else None
         return root
+
+    def _made(self) -> Root:
+        return factor_root(self.weights, self.kappa, self.scale, self.tol)
 
     def variance(self) -> Array:
         """Return the diagonal of ``A^-1``."""
@@ -228,14 +229,10 @@ class CovarianceBatch:
 
     def sample(self, size: int, rng: np.random.Generator) -> Array:
         """Return zero-mean draws, (size, N, m)."""
-        parts = {}
-        for k in np.unique(self.which):
-            places = np.flatnonzero(self.which == k)
-            parts[k] = (places, self.distinct[k].sample(size * len(places), rng))
-        drawn = np.empty((size, len(self.which), next(iter(parts.values()))[1].shape[1]))
-        for places, draws in parts.values():
-            drawn[:, places] = draws.reshape(size, len(places), -1)
-        return drawn
+        groups = [(self.distinct[k], np.flatnonzero(self.which == k)) for k in np.unique(self.which)]
+        drawn = [one.sample(size * len(places), rng).reshape(size, len(places), -1) for one, places in groups]
+        order = np.argsort(np.concatenate([places for _, places in groups]))
+        return drawn[0] if len(drawn) == 1 else np.concatenate(drawn, axis=1)[:, order]
 
     def solve(self, right: Array) -> Array:
         """Return ``Sigma r`` with each observation's own r, (N, m)."""

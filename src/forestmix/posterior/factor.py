@@ -122,15 +122,11 @@ class BlockFactor(Covariance):
 
     def released(self) -> BlockFactor:
         """Return the same covariance without its factor, which each call makes anew, where many would not fit."""
-        chosen = copy(self)
-        chosen._held = None
-        return chosen
+        return self._with(_held=None)
 
     def detached(self) -> BlockFactor:
         """Return the same covariance with its factor alone, without W."""
-        chosen = copy(self)
-        chosen._held, chosen.columns, chosen.kappa = self._parts, self.columns.places(), np.empty(0)
-        return chosen
+        return self._with(_held=self._parts, columns=self.columns.places(), kappa=np.empty(0))
 
     def solve(self, right: Array) -> Array:
         """Return ``Sigma r``, the solution of ``A y = r``, for each vector r of (..., m)."""
@@ -190,10 +186,8 @@ class BlockFactor(Covariance):
 
     def widened(self, remainder: Remainder) -> BlockFactor:
         """Return the covariance with the variances of ``z_1`` and the covariance of ``z_2`` that a remainder has."""
-        chosen = copy(self)
-        chosen._wider = remainder
-        chosen._held = None if self._held is None else chosen._widened(self._held)
-        return chosen
+        chosen = self._with(_wider=remainder)
+        return chosen._with(_held=None if self._held is None else chosen._widened(self._held))
 
     def _widened(self, parts: _Parts) -> _Parts:
         """Return D, U and L of it: ``D / block`` and ``L L^T <- L rest^-1 L^T``."""
@@ -218,11 +212,12 @@ class BlockFactor(Covariance):
 
     def unwidened(self) -> BlockFactor:
         """Return the covariance that ``kappa`` and the prior give."""
-        if self._wider is None:
-            return self
+        return self if self._wider is None else self._with(_wider=None, _held=self._held and self._factored())
+
+    def _with(self, **changes: Any) -> BlockFactor:
+        """Return a copy with some attributes changed."""
         chosen = copy(self)
-        chosen._wider = None
-        chosen._held = None if self._held is None else chosen._factored()
+        vars(chosen).update(changes)
         return chosen
 
     @property

@@ -31,7 +31,7 @@ from forestmix.posterior.columns import Columns
 from forestmix.posterior.course import fallen
 from forestmix.posterior.factor import BlockFactor
 from forestmix.posterior.full_newton import FEW_ROWS, LIKELY, Point, curvature_gain, decrement_of, newton_step
-from forestmix.posterior.journal import Climb, Exact, Fits, Journal, Place, no_journal
+from forestmix.posterior.journal import Climb, Exact, Fits, Journal, Place
 from forestmix.posterior.newton import longest_step
 from forestmix.posterior.remainder import Remainder, remainder
 from forestmix.posterior.system import distinct_rows
@@ -97,7 +97,7 @@ class FullProblem:
         if model.layers[0].family.curvature_is_constant:
             return at_scales.exact()
         starts: Sequence[Start | FullFit | None] = [None] * len(self.data.x) if init is None else init
-        kept = no_journal() if journal is None else journal
+        kept = journal or Journal()
         return tuple(at_scales.climb(k, start, tol, max_iter, kept) for k, start in enumerate(starts))
 
     def again(self, model: DEF, known: Fits | Exact) -> tuple[FullFit, ...]:
@@ -150,10 +150,8 @@ class _AtScales:
 
     def fit_at(self, k: int, place: Place) -> FullFit:
         """Return the fit of one observation that ended at a place."""
-        return _fit(self._point_at(k, place.mean, place.kappa), place.trace.tolist(), place.converged)
-
-    def _point_at(self, k: int, mean: Array, kappa: Array) -> Point:
-        return self._evaluate(self.rows.take([k]), mean, kappa, BlockFactor(self.columns, kappa, self.precision))
+        point = self._evaluate(self.rows.take([k]), place.mean, place.kappa)
+        return _fit(point, place.trace.tolist(), place.converged)
 
     def climb(self, k: int, start: Start | FullFit | None, tol: float, max_iter: int, journal: Journal) -> FullFit:
         """Raise the ELBO of one observation to its maximum."""
@@ -162,7 +160,7 @@ class _AtScales:
             point = self._start(k, rows, start)
             trace, gain, rho = [point.elbo], np.inf, 1.0
         else:
-            point = self._point_at(k, before.mean, before.kappa)
+            point = self._evaluate(rows, before.mean, before.kappa)
             trace, gain, rho = before.trace.tolist(), before.gain, before.rho
         decrement, first, course = np.inf, 0.0, journal.course
         for _ in range(len(trace) - 1, 0 if course.stopped else max_iter):
@@ -208,8 +206,7 @@ class _AtScales:
     def _start(self, k: int, rows: RowData, start: Start | FullFit | None) -> Point:
         """Return the point of a fit at other scales, or the first step of iteratively reweighted least squares."""
         if start is not None:
-            factor = BlockFactor(self.columns, start.kappa, self.precision)
-            point = self._evaluate(rows, start.mean, start.kappa, factor)
+            point = self._evaluate(rows, start.mean, start.kappa)
             if np.isfinite(point.elbo):
                 return point
         eta, kappa = (part[k] for part in self._working_rows())
@@ -245,16 +242,17 @@ class _AtScales:
     def _newton(self, rows: RowData, point: Point, gradient: Array) -> Point:
         """Return the point after a step of Newton."""
         mean, kappa = newton_step(rows, self.weights.dense_rows(np.arange(len(point.eta))), point, gradient)
-        return self._evaluate(rows, mean, kappa, BlockFactor(self.columns, kappa, self.precision))
+        return self._evaluate(rows, mean, kappa)
 
     def _evaluate(
-        self, rows: RowData, mean: Array, kappa: Array, factor: BlockFactor, variance: Array | None = None
+        self, rows: RowData, mean: Array, kappa: Array, factor: BlockFactor | None = None, variance: Array | None = None
     ) -> Point:
         """Return row terms and ELBO of ``N(mean, Sigma(kappa))``.
 
         With ``tr(Sigma / sigma0^2) = m - sum_i kappa_i v_i`` the divergence is
         ``(sum_j ((mu_j - mu0_j) / sigma0_j)^2 + log sigma0_j^2 - sum_i kappa_i v_i - log |Sigma|) / 2``.
         """
+        factor = factor or BlockFactor(self.columns, kappa, self.precision)
         variance = factor.row_variances() if variance is None else variance
         eta = self.weights.forward(mean) + self.layer.bias
         terms = expected_terms(rows, eta[None], np.sqrt(variance)[None])

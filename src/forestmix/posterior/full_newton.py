@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy
@@ -11,6 +12,9 @@ from forestmix.arrays import Array, total
 from forestmix.engines.rows import RowData, curvature_slopes
 from forestmix.families.primitive import Kind
 from forestmix.posterior.factor import BlockFactor
+
+if TYPE_CHECKING:
+    from forestmix.posterior.full import FullFit
 
 #: Rows up to which such steps are taken: they need a matrix of rows by rows.
 FEW_ROWS = 400
@@ -41,14 +45,19 @@ def newton_step(rows: RowData, W: Array, point: Point, gradient: Array) -> tuple
     Kappa, which is positive, changes by a factor of e at most.
     """
     step, M = point.factor.solve(gradient), point.factor.covariance(W)
-    slopes = curvature_slopes(rows, point.eta[None], np.sqrt(point.variance)[None])
-    a3, a4 = (np.broadcast_to(one, (1, len(M)))[0] for one in slopes)
-    square = M * M
+    (a3, a4), square = slopes_of_rows(rows, point), M * M
     system = np.eye(len(M)) - 0.5 * (a3[:, None] * M * a3 - np.diag(a4)) @ square
     change = scipy.linalg.solve(system, point.curvature - point.kappa + a3 * (W @ step), check_finite=False)
     mean = point.mean + step + 0.5 * point.factor.solve((a3 * (square @ change)) @ W)
     share = np.divide(change, point.kappa, out=np.zeros_like(change), where=point.kappa > 0)
     return mean, point.kappa * np.where(np.abs(share) < 0.5, 1 + share, np.exp(np.clip(share, -1, 1)))
+
+
+def slopes_of_rows(rows: RowData, point: Point | FullFit) -> tuple[Array, Array]:
+    """Return ``E a'''`` and ``E a''''`` of each row."""
+    found = curvature_slopes(rows, point.eta[None], np.sqrt(point.variance)[None])
+    third, fourth = (np.broadcast_to(one, (1, len(point.eta)))[0] for one in found)
+    return third, fourth
 
 
 def decrement_of(point: Point, gradient: Array) -> float:

@@ -20,7 +20,7 @@ from forestmix.posterior.course import Course
 from forestmix.posterior.each import EachPosterior
 from forestmix.posterior.full import MAX_ITER, FullFit, FullProblem
 from forestmix.posterior.integrate import ScaleFit, component, fit_scales
-from forestmix.posterior.journal import Expected, Journal, no_journal
+from forestmix.posterior.journal import Expected, Journal
 from forestmix.posterior.layer import LayerPosterior
 from forestmix.posterior.posterior import Posterior
 from forestmix.posterior.result import Result, Status, Trace
@@ -81,7 +81,7 @@ def full_result(
     model: DEF, data: Observations, max_iter: int | None = None, journal: Journal | None = None
 ) -> Result:  # fmt: skip
     """Return the best Gaussian q with full covariance, as a result."""
-    journal = journal or no_journal()
+    journal = journal or Journal()
     problem = FullProblem(model, data)
     fits = problem.fit(model, max_iter=MAX_ITER if max_iter is None else max_iter, journal=journal)
     remainders, elbos = problem.remainders(model, fits), np.array([fit.elbo for fit in fits])
@@ -108,7 +108,7 @@ def _factors(model: DEF, fits: Sequence[FullFit]) -> tuple[Array, Array]:
 
 def scales_result(model: DEF, data: Observations, journal: Journal | None = None) -> Result:
     """Return the posterior of a model with unknown scales, which a batch shares, as a result."""
-    journal = journal or no_journal()
+    journal = journal or Journal()
     (fit,) = fit_scales(model, data, journal=journal)
     return result_of_scales(model, data, fit, journal.course)
 
@@ -131,7 +131,7 @@ def each_result(model: DEF, data: Observations, journal: Journal | None = None) 
     Its model has the geometric mean over observations of the scales of their heaviest nodes, and the objective is the
     ELBO of each observation at its own.
     """
-    journal = journal or no_journal()
+    journal = journal or Journal()
     fits = fit_scales(model, data, "each", journal=journal)
     posteriors = []
     for k, fit in enumerate(fits):

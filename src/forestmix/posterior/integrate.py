@@ -14,7 +14,7 @@ give its curvature there also give the slope of the last part, which moves the m
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy
@@ -180,7 +180,8 @@ def _climb_in_box(
     def negative(point: Any) -> tuple[float, Any]:
         try:
             if point.tobytes() not in known:
-                known[point.tobytes()] = _without_fits(objective.evaluate(point))
+                # Without its fits, which hold factors.
+                known[point.tobytes()] = objective.evaluate(point)._replace(fits=())
         except ForestmixError:
             return np.inf, np.zeros_like(point)
         found = known[point.tobytes()]
@@ -191,11 +192,6 @@ def _climb_in_box(
     found = scipy.optimize.minimize(negative, theta, jac=True, method="L-BFGS-B", bounds=limits, options=options)
     best = np.asarray(found.x)
     return best, known.get(best.tobytes(), here)
-
-
-def _without_fits(found: Evaluated) -> Evaluated:
-    """Return L and its slope alone: fits hold factors."""
-    return found._replace(fits=())
 
 
 def moved_mode(objective: ScaleObjective, mode: Array) -> tuple[Array, Array]:
@@ -215,15 +211,22 @@ def moved_mode(objective: ScaleObjective, mode: Array) -> tuple[Array, Array]:
     return mode + np.clip(step, -LARGEST_SD, LARGEST_SD), (vectors * values) @ vectors.T
 
 
+class Node(NamedTuple):
+    """The posterior of the latents at some scales, none of those in chunks; whether its fits converged, their ELBOs, and what L is made of."""
+
+    component: Component | None
+    converged: bool
+    elbos: list[float]
+    slope: Array
+    left_out: float
+
+
 class Collector:
-    """L for the integral; the posterior of the latents at each node is kept on the way."""
+    """L for the integral; what there is at each node is kept on the way."""
 
     def __init__(self, objective: ScaleObjective) -> None:
         self.objective, self.held = objective, 0
-        self.converged: dict[bytes, bool] = {}
-        self.components: dict[bytes, Component] = {}
-        self.elbos: dict[bytes, list[float]] = {}
-        self.slopes: dict[bytes, tuple[Array, float]] = {}
+        self.nodes: dict[bytes, Node] = {}
 
     def __call__(self, theta: Array) -> float:
         """Return L at theta."""
@@ -232,22 +235,22 @@ class Collector:
         except ForestmixError:
             # A scale so extreme that the precision cannot be factored; it has no weight.
             return -np.inf
-        self.converged[theta.tobytes()] = all(fit.converged for fit in found.fits)
         self.held += sum({id(fit.covariance): fit.covariance.nbytes for fit in found.fits}.values())
         hold = self.held <= HELD_FACTORS
-        if found.fits:  # those of observations in chunks are made again where the chunks are
-            self.components[theta.tobytes()] = component(
-                self.objective.model, np.exp(theta), found.fits, found.remainders, hold=hold
-            )
-        self.elbos[theta.tobytes()] = [fit.elbo for fit in found.fits]
-        self.slopes[theta.tobytes()] = found.slope, found.left_out
+        part = None  # those of observations in chunks are made again where the chunks are
+        if found.fits:
+            part = component(self.objective.model, np.exp(theta), found.fits, found.remainders, hold=hold)
+        converged, elbos = all(fit.converged for fit in found.fits), [fit.elbo for fit in found.fits]
+        self.nodes[theta.tobytes()] = Node(part, converged, elbos, found.slope, found.left_out)
         return found.value + found.left_out
 
     def calibrated(self, integral: Integral) -> Array:
         """Return the log weights of scattered nodes, moved by what is known of the slopes of L there."""
-        nothing = np.zeros(integral.nodes.shape[1]), 0.0
-        slopes, left_out = zip(*(self.slopes.get(theta.tobytes(), nothing) for theta in integral.nodes), strict=True)
-        return calibrated(integral.nodes, integral.log_weights, np.array(slopes), np.array(left_out))
+        slopes, left_out = np.zeros(integral.nodes.shape), np.zeros(len(integral.nodes))
+        for k, theta in enumerate(integral.nodes):
+            if (node := self.nodes.get(theta.tobytes())) is not None:
+                slopes[k], left_out[k] = node.slope, node.left_out
+        return calibrated(integral.nodes, integral.log_weights, slopes, left_out)
 
 
 def component(
@@ -277,17 +280,17 @@ def _collected(objective: ScaleObjective, collected: Collector, integral: Integr
     else:
         pairs = zip(scales, integral.nodes.T, strict=True)
         posteriors = [from_weighted(scale, own, np.exp(integral.log_weights)) for scale, own in pairs]
-    keys = [integral.nodes[k].tobytes() for k in keep]
+    nodes = [collected.nodes[integral.nodes[k].tobytes()] for k in keep]
     message = SAMPLED if integral.marginals is None else GRID
     return ScaleFit(
         tuple(posteriors),
-        tuple(collected.components[key] for key in keys if key in collected.components),
+        tuple(node.component for node in nodes if node.component is not None),
         weights / np.sum(weights),
         integral.nodes[keep],
-        np.array([collected.elbos[key] for key in keys]),
+        np.array([node.elbos for node in nodes]),
         integral.log_integral,
         integral.effective,
-        all(collected.converged[key] for key, weight in zip(keys, weights, strict=True) if weight > COUNTS),
+        all(node.converged for node, weight in zip(nodes, weights, strict=True) if weight > COUNTS),
         message.format(count=len(keep), effective=integral.effective),
         objective.climbed,
     )

@@ -63,7 +63,7 @@ class Expected(NamedTuple):
 class Journal:
     """The steps so far; ``keeper`` writes them to a file, and has read those of a run before; ``course``: is told."""
 
-    keeper: NoCheckpoint
+    keeper: NoCheckpoint = field(default_factory=NoCheckpoint)
     course: Course = field(default_factory=Course)
 
     def __post_init__(self) -> None:
@@ -114,13 +114,3 @@ class Journal:
     def close(self) -> None:
         """Write the last state."""
         self.keeper.save(self, at_end=True)
-
-
-def no_journal() -> Journal:
-    """Return a journal that nobody keeps."""
-    return Journal(NoCheckpoint())
-
-
-def place_of(fit: Any) -> Place:
-    """Return where a fit ended."""
-    return Place(fit.mean, fit.covariance.kappa, np.array(fit.trace), fit.converged)

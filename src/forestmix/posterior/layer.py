@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,16 @@ from forestmix.arrays import Array, generator, in_range, numbers
 from forestmix.checks import between_zero_and_one, whole_number
 from forestmix.errors import ArgumentError, ForestmixError
 from forestmix.latents import ArrayFactors, Factors, SpikeSlabFactors
+
+
+def only_layer(owner: str, layers: Sequence[Any], name: str) -> Any:
+    """Return the one layer that a result or a posterior has, for an attribute that is of one layer; else raise."""
+    if len(layers) > 1:
+        raise ForestmixError(
+            f"{owner}.{name} is for models with one latent layer; this one has {len(layers)}. Use "
+            f"{owner}.layers[k].{name}, with k = 0 for the lowest."
+        )
+    return layers[0]
 
 
 class LayerPosterior:

@@ -21,7 +21,7 @@ import scipy
 
 from forestmix.arrays import Array
 from forestmix.errors import ForestmixError
-from forestmix.families import Family, Gaussian
+from forestmix.families import Gaussian
 from forestmix.posterior.component import Component
 from forestmix.posterior.prediction import row_families
 from forestmix.posterior.row_integrals import log_predictive
@@ -127,9 +127,5 @@ def _rows_left_out(system: LatentSystem, component: Component, at_mode: bool) ->
     values, exact = np.empty(mean.shape), np.zeros(n, bool)
     for family, rows in row_families(layer.family.unweighted, n):
         values[:, rows] = log_predictive(family, x[:, rows], left_mean[:, rows], left_variance[:, rows])
-        exact[rows] = _is_exact(family)
+        exact[rows] = isinstance(family, Gaussian)
     return layer.family.weight * values, leverage, ~exact & ((leverage > MOST_LEVERAGE) | (shift > MOST_SHIFT))
-
-
-def _is_exact(family: Family) -> bool:
-    return isinstance(family, Gaussian)

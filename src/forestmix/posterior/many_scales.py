@@ -41,12 +41,12 @@ class SharedScales:
         collected = Collector(ScaleObjective(model, data))
         for theta in self.fit.thetas:
             collected(theta)
-        keys = [theta.tobytes() for theta in self.fit.thetas]
+        nodes = [collected.nodes[theta.tobytes()] for theta in self.fit.thetas]
         own = replace(
             self.fit,
-            components=tuple(collected.components[key] for key in keys),
-            elbos=np.array([collected.elbos[key] for key in keys]),
-            converged=all(collected.converged[key] for key in keys),
+            components=tuple(node.component for node in nodes if node.component is not None),
+            elbos=np.array([node.elbos for node in nodes]),
+            converged=all(node.converged for node in nodes),
         )
         return result_of_scales(model, data, own, self.course)
 

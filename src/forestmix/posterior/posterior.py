@@ -10,12 +10,13 @@ import numpy as np
 
 from forestmix.arrays import Array, generator, in_range
 from forestmix.checks import flag, whole_number
-from forestmix.errors import ArgumentError, ForestmixError
+from forestmix.errors import ArgumentError
 from forestmix.families import Gaussian
 from forestmix.model import DEF, Observations
 from forestmix.posterior.component import Component
 from forestmix.posterior.importance import gaussian_elbo
 from forestmix.posterior.kinds import corrected_component, factorised_component, is_factored, stacked_factors
+from forestmix.posterior.layer import only_layer
 from forestmix.posterior.marginals import LayerMarginals, Mixture
 from forestmix.posterior.prediction import Prediction, predict
 from forestmix.posterior.system import LatentSystem
@@ -216,12 +217,8 @@ class Posterior(Exported):
         return all(isinstance(family, Gaussian) for family in self.model.latent_families)
 
     def _only(self, name: str) -> LayerMarginals:
-        if len(self.layers) > 1:
-            raise ForestmixError(
-                f"posterior.{name} is for models with one latent layer; this one has {len(self.layers)}. Use "
-                f"posterior.layers[k].{name}, with k = 0 for the lowest."
-            )
-        return self.layers[0]
+        found: LayerMarginals = only_layer("posterior", self.layers, name)
+        return found
 
     def __repr__(self) -> str:
         sizes = ", ".join(map(str, self.model.latent_sizes))

@@ -274,7 +274,7 @@ class _Mixture:
     def cumulative(self, y: Array, count: int = NODES) -> Array:
         """Return ``E_z F(y; m + s z)``, to about ``TAIL`` unless the nodes are few."""
         start, end = self.fall(y)
-        nodes, weights = _legendre(count)
+        nodes, weights = legendre(count)
         half = 0.5 * (end - start)
         z = start + half * (1 + nodes[:, None])
         density = np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)
@@ -297,6 +297,6 @@ class _Mixture:
 
 
 @cache
-def _legendre(count: int) -> tuple[Array, Array]:
+def legendre(count: int) -> tuple[Array, Array]:
     """Return the nodes and weights of Gauss-Legendre quadrature on [-1, 1]."""
     return np.polynomial.legendre.leggauss(count)

@@ -57,13 +57,10 @@ def discrepancies(posterior: Posterior, rng: np.random.Generator, size: int) -> 
 
 def _replicated(component: Component, observed: Array, count: int, rng: np.random.Generator) -> dict[str, Array]:
     """Return the statistics of data drawn from one component, with its own scales, (count,) each."""
-    layer, draws = component.layer, component.sample(count, rng)[:, 0]
-    C = padded(layer.weights.in_double(), 0, draws.shape[1])
-    most = np.inf if layer.family.curvature_is_constant else LARGEST_ETA
+    draws = component.sample(count, rng)[:, 0]
     found: dict[str, list[Array]] = {name: [] for name in STATISTICS}
     for block in blocks_of(count, 32 * len(observed)):
-        eta = np.minimum(C.forward(draws[block]) + layer.bias, most)
-        drawn = layer.family.sample(eta, rng)[:, observed]
+        drawn = _rows(component, draws[block], rng)[:, observed]
         for name, statistic in STATISTICS.items():
             found[name].append(statistic(drawn))
     return {name: np.concatenate(values) for name, values in found.items()}
@@ -83,8 +80,13 @@ def simulate(mixture: Mixture, size: int, rng: np.random.Generator) -> Array:
     drawn = np.empty((size, mixture.components[0].layer.size))
     for place in np.unique(chosen):
         part, rows = mixture.components[place], np.flatnonzero(chosen == place)
-        latents, layer = part.sample(len(rows), rng)[:, 0], part.layer
-        most = np.inf if layer.family.curvature_is_constant else LARGEST_ETA
-        eta = padded(layer.weights.in_double(), 0, latents.shape[1]).forward(latents) + layer.bias
-        drawn[rows] = layer.family.sample(np.minimum(eta, most), rng)
+        drawn[rows] = _rows(part, part.sample(len(rows), rng)[:, 0], rng)
     return drawn
+
+
+def _rows(component: Component, latents: Array, rng: np.random.Generator) -> Array:
+    """Return rows drawn given latents, (S, n)."""
+    layer = component.layer
+    most = np.inf if layer.family.curvature_is_constant else LARGEST_ETA
+    eta = padded(layer.weights.in_double(), 0, latents.shape[1]).forward(latents) + layer.bias
+    return layer.family.sample(np.minimum(eta, most), rng)

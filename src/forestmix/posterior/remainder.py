@@ -25,8 +25,9 @@ import numpy as np
 import scipy
 
 from forestmix.arrays import Array
-from forestmix.engines.rows import RowData, curvature_slopes
+from forestmix.engines.rows import RowData
 from forestmix.posterior.along import NODES, along_coordinates
+from forestmix.posterior.full_newton import slopes_of_rows
 
 if TYPE_CHECKING:
     from forestmix.posterior.factor import RowCoordinates
@@ -55,7 +56,7 @@ def remainder(rows: RowData, fit: FullFit) -> Remainder:
     n, p = len(fit.eta), len(fit.covariance.columns.rest)
     mixing, quadratures = n * p**3 <= MOST_PRODUCTS, int(MOST_QUADRATURE // (NODES * max(n, 1)))
     coordinates = fit.covariance.row_coordinates(rest=mixing or quadratures > p // 4)
-    third, fourth = _slopes(rows, fit)
+    third, fourth = slopes_of_rows(rows, fit)
     chosen = _worth(third, fourth, coordinates.rest)[:quadratures]
     block, along = along_coordinates(rows, fit, coordinates._replace(rest=coordinates.rest[chosen]))
     evidence, rest = float(np.sum(block.evidence)), np.eye(len(coordinates.rest))
@@ -77,13 +78,6 @@ def _is_proper(found: Remainder) -> bool:
         return False
     eigenvalues = np.linalg.eigvalsh(found.rest)
     return not len(eigenvalues) or eigenvalues[0] > len(eigenvalues) * np.finfo(np.float64).eps * eigenvalues[-1]
-
-
-def _slopes(rows: RowData, fit: FullFit) -> tuple[Array, Array]:
-    """Return ``E a'''`` and ``E a''''`` of each row."""
-    found = curvature_slopes(rows, fit.eta[None], np.sqrt(fit.variance)[None])
-    third, fourth = (np.broadcast_to(one, (1, len(fit.eta)))[0] for one in found)
-    return third, fourth
 
 
 class _Third:

@@ -18,7 +18,7 @@ from forestmix.inference.status import Status, Trace
 from forestmix.model import DEF, Observations
 from forestmix.posterior.each import EachPosterior
 from forestmix.posterior.laplace import laplace_posterior
-from forestmix.posterior.layer import LayerPosterior
+from forestmix.posterior.layer import LayerPosterior, only_layer
 from forestmix.posterior.posterior import Posterior, made
 from forestmix.saving import Exported
 
@@ -102,12 +102,8 @@ class Result(Exported):
         return self._only("sd").sd
 
     def _only(self, name: str) -> LayerPosterior:
-        if len(self.layers) > 1:
-            raise ForestmixError(
-                f"result.{name} is for models with one latent layer; this one has {len(self.layers)}. Use "
-                f"result.layers[k].{name}, with k = 0 for the lowest."
-            )
-        return self.layers[0]
+        found: LayerPosterior = only_layer("result", self.layers, name)
+        return found
 
     @cached_property
     def message(self) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -21,27 +20,7 @@ CHOLESKY_ERROR = 1e-8
 INVERTED = 128
 
 
-class Root(ABC):
-    """A matrix R with ``A = R^T R``, whatever its form."""
-
-    @abstractmethod
-    def whiten(self, right: Array) -> Array:
-        """Return ``R^-T right``, (m, K)."""
-
-    @abstractmethod
-    def color(self, right: Array) -> Array:
-        """Return ``R^-1 right``, (m, K)."""
-
-    @abstractmethod
-    def inverse_diagonal(self) -> Array:
-        """Return the diagonal of ``A^-1``, (m,)."""
-
-    @abstractmethod
-    def log_determinant(self) -> float:
-        """Return ``log det A``."""
-
-
-class CholeskyRoot(Root):
+class CholeskyRoot:
     """``A = D L L^T D``; D makes the diagonal of ``L L^T`` one."""
 
     def __init__(self, L: Array, D: Array) -> None:
@@ -75,7 +54,7 @@ class CholeskyRoot(Root):
         return np.tril(scipy.linalg.lapack.dtrtri(self.L, lower=1)[0])
 
 
-class OrthogonalRoot(Root):
+class OrthogonalRoot:
     """A root from a QR factor of the weighted rows over ``diag(1 / sigma0)``."""
 
     def __init__(self, factor: OrthogonalFactor) -> None:
@@ -100,6 +79,10 @@ class OrthogonalRoot(Root):
     def log_determinant(self) -> float:
         """Return ``log det A``."""
         return 2 * float(np.sum(np.log(np.abs(np.diag(self.factor.R)))) + np.sum(np.log(self.factor.scale)))
+
+
+#: A matrix R with ``A = R^T R``, whatever its form.
+Root = CholeskyRoot | OrthogonalRoot
 
 
 def factor_root(weights: Weights, kappa: Array, scale: Array, tol: float) -> Root:

@@ -16,7 +16,7 @@ import scipy
 
 from forestmix.arrays import Array
 from forestmix.posterior.covariance import FactoredCovariance
-from forestmix.posterior.roots import CholeskyRoot, Root
+from forestmix.posterior.roots import CholeskyRoot
 from forestmix.weights import SparseWeights, Weights, as_weights
 from forestmix.weights.blocks import blocks_of
 from forestmix.weights.gram import row_matrix
@@ -28,15 +28,10 @@ LEAST_SHARE = 1e-6
 class RowFactoredCovariance(FactoredCovariance):
     """The inverse of ``A = diag(1 / scale^2) + W^T diag(kappa) W`` by a factor of S; ``scale`` must be finite."""
 
-    @property
-    def root(self) -> Root:
-        """A square root of S, made at its first use."""
-        root = self._root
-        if root is None:
-            S = np.sqrt(self.kappa)[:, None] * self.prior_rows * np.sqrt(self.kappa) + np.eye(len(self.kappa))
-            root = CholeskyRoot(scipy.linalg.cholesky(S, lower=True, overwrite_a=True), np.ones(len(S)))
-            self._root = root if self.keep else None
-        return root
+    def _made(self) -> CholeskyRoot:
+        """Return a square root of S."""
+        S = np.sqrt(self.kappa)[:, None] * self.prior_rows * np.sqrt(self.kappa) + np.eye(len(self.kappa))
+        return CholeskyRoot(scipy.linalg.cholesky(S, lower=True, overwrite_a=True), np.ones(len(S)))
 
     @cached_property
     def prior_rows(self) -> Array:
@@ -90,7 +85,7 @@ class RowFactoredCovariance(FactoredCovariance):
         for block in blocks_of(size, 48 * m):
             z = rng.standard_normal((len(block), m))
             residual = rng.standard_normal((len(block), n)) - self._rows(z)
-            drawn[block] = (z + self._columns(self._solve_rows(residual))) * self.scale
+            drawn[block] = (z + self._columns(super().solve(residual))) * self.scale
         return drawn
 
     def solve(self, right: Array) -> Array:
@@ -103,7 +98,7 @@ class RowFactoredCovariance(FactoredCovariance):
 
     def _parts(self, u: Array) -> tuple[Array, Array]:
         """Return ``a = S^-1 R u`` and ``g = u - R^T a`` of each row u."""
-        a = self._solve_rows(self._rows(u))
+        a = super().solve(self._rows(u))
         return a, u - self._columns(a)
 
     def _rows(self, u: Array) -> Array:
@@ -113,8 +108,3 @@ class RowFactoredCovariance(FactoredCovariance):
     def _columns(self, a: Array) -> Array:
         """Return ``R^T a``."""
         return self.weights.adjoint(a * np.sqrt(self.kappa)) * self.scale
-
-    def _solve_rows(self, right: Array) -> Array:
-        """Return ``S^-1 r``."""
-        root = self.root
-        return root.color(root.whiten(right.T)).T

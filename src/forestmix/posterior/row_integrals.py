@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache
 
 import numpy as np
-import scipy
 
 from forestmix.arrays import Array
 from forestmix.families import Bernoulli, Family, Gaussian
+from forestmix.posterior.prediction import legendre
 
 #: What lies below the mode by more than this, in nats, is left out: 4e-18 of it.
 CUTOFF = 40.0
@@ -69,12 +68,12 @@ def _quadrature(family: Family, x: Array, mean: Array, variance: Array) -> Array
             rise = family.log_partition(mode + step) - at_mode
         return rise - statistic * step + 0.5 * (z - z_mode) * (z + z_mode)
 
-    nodes, weights = _legendre()
+    nodes, weights = legendre(NODES)
     total = np.zeros(len(x))
     for side in (-1.0, 1.0):
         length = _length(deficit, z_mode, side)
         for node, weight in zip(nodes, weights, strict=True):
-            total += weight * length * np.exp(-deficit(z_mode + side * length * node))
+            total += 0.5 * weight * length * np.exp(-deficit(z_mode + side * length * 0.5 * (1 + node)))
     best = np.asarray(family.expectations(x, mode, np.zeros_like(mode)).log_likelihood, np.float64)
     return best - 0.5 * z_mode**2 - 0.5 * math.log(2 * math.pi) + np.log(total)
 
@@ -118,10 +117,3 @@ def _length(deficit: Callable[[Array], Array], z_mode: Array, side: float) -> Ar
         beyond = deficit(z_mode + side * middle) >= CUTOFF
         low, high = np.where(beyond, low, middle), np.where(beyond, middle, high)
     return high
-
-
-@cache
-def _legendre() -> tuple[Array, Array]:
-    """Return nodes and weights of Gauss-Legendre quadrature on [0, 1]."""
-    nodes, weights = scipy.special.roots_legendre(NODES)
-    return 0.5 * (1 + nodes), 0.5 * weights

@@ -145,9 +145,12 @@ def _marginals(nodes: Array, places: Array, log_weights: Array, stretch: Array) 
 def importance(log_density: LogDensity, mode: Array, covariance: Array, seed: int = 0) -> Integral:
     """Return the integral over several scales, with more nodes until their effective number suffices."""
     proposals = [_skewed(log_density, _StudentT(mode, covariance))]
-    counts, rounds = [FIRST_ROUND], [proposals[0].draw(FIRST_ROUND, seed)]
-    values = [np.array([log_density(theta) for theta in rounds[0]])]
+    counts, rounds, values = list[int](), list[Array](), list[Array]()
     while True:
+        # Each round has as many as all before it.
+        counts.append(sum(counts) or FIRST_ROUND)
+        rounds.append(proposals[-1].draw(counts[-1], seed + len(rounds)))
+        values.append(np.array([log_density(theta) for theta in rounds[-1]]))
         nodes, log_target = np.concatenate(rounds), np.concatenate(values)
         densities = np.stack([proposal.log_density(nodes) for proposal in proposals])
         shares = np.log(np.array(counts) / np.sum(counts))
@@ -158,9 +161,6 @@ def importance(log_density: LogDensity, mode: Array, covariance: Array, seed: in
         if effective >= ENOUGH or len(nodes) >= MOST_NODES:
             return Integral(nodes, weights, float(total - np.log(len(nodes))), effective, None)
         proposals.append(_StudentT(*_moments(nodes, np.exp(weights), covariance)))
-        counts.append(len(nodes))
-        rounds.append(proposals[-1].draw(len(nodes), seed + len(rounds)))
-        values.append(np.array([log_density(theta) for theta in rounds[-1]]))
 
 
 def _moments(nodes: Array, weights: Array, fallback: Array) -> tuple[Array, Array]:

@@ -13,7 +13,7 @@ from forestmix.arrays import Array
 from forestmix.model import DEF, Observations
 from forestmix.posterior.course import Course, Stopped, fallen
 from forestmix.posterior.full import FullFit, FullProblem, Start
-from forestmix.posterior.journal import Exact, Fits, Journal, no_journal, place_of
+from forestmix.posterior.journal import Exact, Fits, Journal, Place
 from forestmix.posterior.remainder import Remainder
 from forestmix.posterior.scale_terms import Moments, ScaleTerms
 
@@ -52,7 +52,7 @@ class ScaleObjective:
 
     def __init__(self, model: DEF, data: Observations, journal: Journal | None = None) -> None:
         self.problem = FullProblem(model, data)
-        self.journal = no_journal() if journal is None else journal
+        self.journal = journal or Journal()
         self._begin(model, ScaleTerms.of(model, data), self.journal.course)
         self._starts: list[tuple[Array, list[Start]]] = []
         entries = len(data.x) * (model.n_observed + model.n_latent)
@@ -127,7 +127,8 @@ class ScaleObjective:
             fits = self.problem.again(known, found)
         else:
             fits = self.problem.fit(known, self._start(theta), INNER_TOLERANCE)
-            found = Fits(theta, [place_of(fit) for fit in fits])
+            ends = [Place(fit.mean, fit.covariance.kappa, np.array(fit.trace), fit.converged) for fit in fits]
+            found = Fits(theta, ends)
         self.journal.note(found)
         return fits
 

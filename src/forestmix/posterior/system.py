@@ -7,6 +7,7 @@ With ``q`` at its optimum the precision of the latents by linear response is (do
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from forestmix.arrays import Array, finite, numbers
 from forestmix.errors import ArgumentError, ForestmixError
 from forestmix.families import Gaussian
 from forestmix.families.base import RowExpectations
-from forestmix.model import DEF, Layer, Observations
+from forestmix.model import DEF, Observations
 from forestmix.problem.flat import Stacked
 from forestmix.weights import SparseWeights, Weights, as_weights
 
@@ -35,7 +36,7 @@ class LatentSystem:
     def __init__(self, model: DEF, data: Observations) -> None:
         model = model.on_host()
         self.stacked = Stacked(model)
-        layer = double_precision(self.stacked.layer)
+        layer = self.stacked.layer.with_weights(self.stacked.layer.weights.in_double())
         self.weights, self.family, self.bias = layer.weights, layer.family, layer.bias
         self.data = self.stacked.data(data).shared()
         self.precision = self.stacked.prior_precision.astype(np.float64)
@@ -45,10 +46,8 @@ class LatentSystem:
 
     def take(self, keep: Array) -> LatentSystem:
         """Return the system of the chosen observations."""
-        chosen = object.__new__(LatentSystem)
-        chosen.__dict__.update(
-            self.__dict__, data=self.data.take(keep), family=self.family.take_observations(keep)
-        )  # fmt: skip
+        chosen = copy(self)
+        chosen.data, chosen.family = self.data.take(keep), self.family.take_observations(keep)
         return chosen
 
     @property
@@ -83,13 +82,6 @@ class LatentSystem:
                 "optimum: look at result.message, and at the scales of x and W."
             )
         return kappa
-
-
-def double_precision(layer: Layer) -> Layer:
-    """Return the layer with weights and parameters in float64, itself if they are."""
-    if layer.weights.dtype == np.float64:
-        return layer
-    return layer.with_weights(layer.weights.in_double())
 
 
 def require_gaussian_latents(model: DEF, what: str) -> None:

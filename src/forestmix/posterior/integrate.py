@@ -212,7 +212,10 @@ def moved_mode(objective: ScaleObjective, mode: Array) -> tuple[Array, Array]:
 
 
 class Node(NamedTuple):
-    """The posterior of the latents at some scales, none of those in chunks; whether its fits converged, their ELBOs, and what L is made of."""
+    """The posterior of the latents at some scales, whether its fits converged, their ELBOs, and what L is made of.
+
+    Latents of observations in chunks have none here.
+    """
 
     component: Component | None
     converged: bool

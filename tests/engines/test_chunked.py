@@ -252,6 +252,23 @@ def test_what_is_stored_in_chunks_is_read_in_whole_ones(tmp_path):
         np.testing.assert_array_equal(weights.toarray(), W)
 
 
+@pytest.mark.parametrize("library", ["h5py", "zarr"])
+def test_the_arrays_of_a_csr_matrix_in_other_libraries(library, tmp_path):
+    module = pytest.importorskip(library)
+    matrix = sparse.random_array((50, 9), density=0.3, rng=np.random.default_rng(0)).tocsr()
+    file = (
+        module.File(tmp_path / "W.h5", "w") if library == "h5py" else module.open_group(str(tmp_path / "W"), mode="w")
+    )
+    create = file.create_dataset if library == "h5py" else file.create_array
+    parts = [create(name, data=getattr(matrix, name)) for name in ("indptr", "indices", "data")]
+    weights = ChunkedWeights.open_csr(*parts, columns=9, chunk_bytes=200)
+    assert len(weights.chunks.slices) > 4
+    np.testing.assert_array_equal(weights.toarray(), matrix.toarray())
+    np.testing.assert_allclose(weights.adjoint(np.ones(50)), matrix.T @ np.ones(50))
+    with pytest.raises(ArgumentError, match=r"indices and data must have indptr\[-1\] = 135 entries"):
+        ChunkedWeights.open_csr(parts[0], parts[1], parts[2][:5], columns=9)
+
+
 @pytest.mark.parametrize("family", ["gaussian", "poisson"])
 def test_case_weights_go_with_their_chunk(family):
     model, W, x = problem(family)

@@ -195,3 +195,23 @@ def test_ctrl_c_returns_what_there_is(monkeypatch):
     assert found.n_iter == 5
     np.testing.assert_array_equal(found.mean, right.mean)
     np.testing.assert_array_equal(found.trace.objective, right.trace.objective)
+
+
+def test_ctrl_c_while_a_checkpoint_is_written_keeps_the_iteration(tmp_path, monkeypatch):
+    chosen, x, path = model(fmx.Bernoulli()), data("plain steps"), tmp_path / "run.npz"
+    options = {"accelerate": False, "tol": 1e-9}
+    right, calls, fsync = fmx.infer(chosen, x, max_iter=4, **options), [], os.fsync
+
+    def interrupted(descriptor):
+        calls.append(1)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        fsync(descriptor)
+
+    monkeypatch.setattr(checkpoint.os, "fsync", interrupted)
+    found = fmx.infer(chosen, x, **options, checkpoint=path, checkpoint_seconds=0)
+    assert found.status is Status.STOPPED
+    assert found.n_iter == 4
+    np.testing.assert_array_equal(found.mean, right.mean)
+    np.testing.assert_array_equal(found.trace.objective, right.trace.objective)
+    assert os.listdir(tmp_path) == ["run.npz"]

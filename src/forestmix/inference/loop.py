@@ -92,9 +92,13 @@ class Run:
             except KeyboardInterrupt:
                 vars(self).update(before)
                 stop = True
-            else:
+                continue
+            # The iteration is whole: one that ends while it is told of, or written, is kept.
+            try:
                 stop = self._record(meter)
                 self.checkpoint.save(self)
+            except KeyboardInterrupt:
+                stop = True
         self.checkpoint.save(self, at_end=not stop)
         if stop:
             self.status[self.active] = Status.STOPPED

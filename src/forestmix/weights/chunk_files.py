@@ -182,10 +182,10 @@ def sparse_rows(indptr: Any, indices: Any, data: Any, columns: int, chunk_bytes:
     opened = [np.load(part, mmap_mode="r") if isinstance(part, str | Path) else part for part in (indices, data)]
     starts = np.load(indptr) if isinstance(indptr, str | Path) else np.asarray(indptr[:])
     floating_dtype("the dtype of data", opened[1].dtype)
-    if starts.ndim != 1 or not len(opened[0]) == len(opened[1]) == starts[-1]:
+    counts = [part.shape[0] for part in opened]  # arrays of Zarr have no length
+    if starts.ndim != 1 or not counts[0] == counts[1] == starts[-1]:
         raise ArgumentError(
-            f"indices and data must have indptr[-1] = {starts.flat[-1]} entries each; got {len(opened[0])} and "
-            f"{len(opened[1])}."
+            f"indices and data must have indptr[-1] = {starts.flat[-1]} entries each; got {counts[0]} and {counts[1]}."
         )
     places, entries = (FileArray.of(part) if isinstance(part, np.memmap) else SlicedArray(part) for part in opened)
     each = places.dtype.itemsize + entries.dtype.itemsize

@@ -198,7 +198,7 @@ def sweep_blocks(
                 evaluate(table, rows, rows.shape[0], trial, terms, work)
                 take_over(rows, rows.shape[0], trial, own)
             update_one(
-                table, columns, members[position], rows, values, own, trial, mean, sd, prior, unit, True, terms, work
+                table, columns, members[position], rows, values, own, trial, mean, sd, prior, unit, terms, work
             )  # fmt: skip
         if sharing == PRIVATE:
             for position in range(starts[b], starts[b + 1]):
@@ -263,7 +263,7 @@ def sweep_greedy(
         for p in range(rows.shape[0]):
             changes[0, p], changes[1, p] = -state[ERROR, rows[p]], -state[KAPPA, rows[p]]
         before = mean[j]
-        if not update_one(table, columns, j, rows, values, state, trial, mean, sd, prior, unit, True, terms, work):
+        if not update_one(table, columns, j, rows, values, state, trial, mean, sd, prior, unit, terms, work):
             break
         slope[j] -= prior[1][j] * (mean[j] - before)
         for p in range(rows.shape[0]):

@@ -7,7 +7,7 @@ columns a kernel for each direction.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -98,52 +98,34 @@ class SparseColumnProducts(Products):
         self.arrays = storage[:3]
 
     def project(self, mean: Array | None, sd: Array | None, variance: Array | None) -> Three:
-        """Return ``W mean``, ``|W| sd`` and ``(W∘W) variance``, where ``variance`` is ``sd^2``."""
+        """Return ``W mean``, ``|W| sd`` and ``(W∘W) variance``."""
         from forestmix.engines.compiled import sparse
 
-        n, m = self.weights.shape
-        factors = np.zeros((m, 2), self.weights.dtype)
-        factors[:, 0] = 0 if mean is None else mean[0]
-        if sd is not None or variance is not None:
-            factors[:, 1] = sd[0] if sd is not None else np.sqrt(variance[0])  # type: ignore[index]
-        wide = 3 if sd is not None or variance is not None else 1
-        calls, parts = self._calls(sparse.project_columns, factors, (n, wide))
-        threaded.run_all(calls)
-        sums = parts.sum(axis=0) if len(parts) > 1 else parts[0]
-        return _asked((mean, sd, variance), sums)
+        return self._products(sparse.project_columns, self.weights.shape, (mean, sd, variance))
 
     def collect(self, error: Array | None, absolute: Array | None, squared: Array | None) -> Three:
         """Return ``W^T error``, ``|W|^T absolute`` and ``(W∘W)^T squared``."""
         from forestmix.engines.compiled import sparse
 
-        n, m = self.weights.shape
-        given = (error, absolute, squared)
-        factors = np.zeros((n, 3), self.weights.dtype)
+        return self._products(sparse.collect_columns, self.weights.shape[::-1], (error, absolute, squared))
+
+    def _products(self, kernel: Any, shape: tuple[int, int], given: Sequence[Array | None]) -> Three:
+        """Run a kernel over ranges of columns with about as many entries each, and add up what they give."""
+        factors = np.zeros((shape[1], 3), self.weights.dtype)
         for k, part in enumerate(given):
             factors[:, k] = 0 if part is None else part[0]
-        parts = np.empty((m, 1 if absolute is None and squared is None else 3), self.weights.dtype)
-        calls, _ = self._calls(sparse.collect_columns, factors, (0, 0), parts)
-        threaded.run_all(calls)
-        return _asked(given, parts)
-
-    def _calls(
-        self, kernel: Any, factors: Array, shape: tuple[int, int], shared: Array | None = None
-    ) -> tuple[list[Callable[[], object]], Array]:
-        """Return calls for ranges of columns with about as many entries each, which write to parts of this shape."""
         cuts = entry_cuts(self.arrays[0], threaded.threads(len(self.arrays[2])))
-        parts = np.zeros((len(cuts) - 1, *shape), self.weights.dtype)
-        return [
-            partial(kernel, *cut, *self.arrays, factors, own if shared is None else shared)
-            for cut, own in zip(pairwise(cuts), parts, strict=True)
-        ], parts
-
-
-def _asked(given: Sequence[Array | None], sums: Array) -> Three:
-    """Return the columns of sums that were asked for as batches of one."""
-    first, second, third = (
-        None if part is None else np.ascontiguousarray(sums[:, k])[np.newaxis] for k, part in enumerate(given)
-    )
-    return first, second, third
+        wide = 1 if given[1] is None and given[2] is None else 3
+        parts = np.zeros((len(cuts) - 1, shape[0], wide), self.weights.dtype)
+        threaded.run_all([
+            partial(kernel, *cut, *self.arrays, factors, own) for cut, own in zip(pairwise(cuts), parts, strict=True)
+        ])  # fmt: skip
+        for own in parts[1:]:
+            parts[0] += own
+        first, second, third = (
+            None if part is None else np.ascontiguousarray(parts[0, :, k])[np.newaxis] for k, part in enumerate(given)
+        )
+        return first, second, third
 
 
 def entry_cuts(indptr: Array, count: int) -> list[int]:

@@ -43,11 +43,11 @@ def pass_rows(
         for k in range(stop - top):
             low, high = starts[top + k], starts[top + k + 1]
             if spread == SQUARED_SPREAD:
-                products[0, k], products[1, k], products[2, k] = _gather_three(columns, values, low, high, pairs)
+                products[0, k], products[1, k], products[2, k] = _gather(columns, values, low, high, pairs)
             elif spreads:
-                products[0, k], products[1, k] = _gather_two(columns, values, low, high, pairs)
+                products[0, k], products[1, k], _ = _gather(columns, values, low, high, pairs)
             else:
-                products[0, k] = _gather_one(columns, values, low, high, pairs)
+                products[0, k], _, _ = _gather(columns, values, low, high, pairs)
         finish_rows(top, stop - top, table, products, 0, spread, found, terms, work, totals)
         for k in range(stop - top):
             low, high = starts[top + k], starts[top + k + 1]
@@ -59,18 +59,18 @@ def pass_rows(
 def project_columns(
     first: int, last: int, starts: Array, rows: Array, values: Array, factors: Array, parts: Array
 ) -> None:
-    """Add up the products of a range of columns into ``parts``, (n, 1 or 3); ``factors`` as above."""
+    """Add the products of a range of columns with ``factors``, (m, 3), to ``parts``, (n, 1 or 3)."""
     sums = parts.reshape(-1)
     for j in range(first, last):
-        mean, sd = factors[j, 0], factors[j, 1]
-        _scatter(rows, values, starts[j], starts[j + 1], mean, sd, sd * sd, parts.shape[1], sums)
+        given = factors[j, 0], factors[j, 1], factors[j, 2]
+        _scatter(rows, values, starts[j], starts[j + 1], *given, parts.shape[1], sums)
 
 
 @njit(cache=True, nogil=True)
 def collect_columns(
     first: int, last: int, starts: Array, rows: Array, values: Array, factors: Array, parts: Array
 ) -> None:
-    """Write the sums over rows of a range of columns, (m, 1 or 3); ``factors`` are ``e``, ``s kappa`` and ``kappa``."""
+    """Write the sums over rows of a range of columns into ``parts``, (m, 1 or 3); ``factors`` are (n, 3)."""
     for j in range(first, last):
         e = s = h = values.dtype.type(0)
         for p in range(starts[j], starts[j + 1]):
@@ -85,47 +85,11 @@ def collect_columns(
 
 
 @njit(forceinline=True, nogil=True, fastmath=FUSED)
-def _gather_one(columns, values, first, last, pairs):  # type: ignore[no-untyped-def]
-    """Return ``w . mean``. Four sums go side by side, since each addition waits for the one before."""
-    m0 = m1 = m2 = m3 = values.dtype.type(0)
-    p, end = np.uint64(first), np.uint64(last)
-    one, two, three, four = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
-    while p + four <= end:
-        m0 += values[p] * pairs[two * np.uint64(columns[p])]
-        m1 += values[p + one] * pairs[two * np.uint64(columns[p + one])]
-        m2 += values[p + two] * pairs[two * np.uint64(columns[p + two])]
-        m3 += values[p + three] * pairs[two * np.uint64(columns[p + three])]
-        p += four
-    while p < end:
-        m0 += values[p] * pairs[two * np.uint64(columns[p])]
-        p += one
-    return (m0 + m1) + (m2 + m3)
+def _gather(columns, values, first, last, pairs):  # type: ignore[no-untyped-def]
+    """Return ``w . mean``, ``|w| . sd`` and ``w^2 . sd^2``; the compiler drops those that the caller does not use.
 
-
-@njit(forceinline=True, nogil=True, fastmath=FUSED)
-def _gather_two(columns, values, first, last, pairs):  # type: ignore[no-untyped-def]
-    """Return ``w . mean`` and ``|w| . sd``, four sums of each side by side."""
-    m0 = m1 = m2 = m3 = s0 = s1 = s2 = s3 = values.dtype.type(0)
-    p, end = np.uint64(first), np.uint64(last)
-    one, two, three, four = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
-    while p + four <= end:
-        i, j = two * np.uint64(columns[p]), two * np.uint64(columns[p + one])
-        k, n = two * np.uint64(columns[p + two]), two * np.uint64(columns[p + three])
-        m0, s0 = m0 + values[p] * pairs[i], s0 + abs(values[p]) * pairs[i + one]
-        m1, s1 = m1 + values[p + one] * pairs[j], s1 + abs(values[p + one]) * pairs[j + one]
-        m2, s2 = m2 + values[p + two] * pairs[k], s2 + abs(values[p + two]) * pairs[k + one]
-        m3, s3 = m3 + values[p + three] * pairs[n], s3 + abs(values[p + three]) * pairs[n + one]
-        p += four
-    while p < end:
-        i = two * np.uint64(columns[p])
-        m0, s0 = m0 + values[p] * pairs[i], s0 + abs(values[p]) * pairs[i + one]
-        p += one
-    return (m0 + m1) + (m2 + m3), (s0 + s1) + (s2 + s3)
-
-
-@njit(forceinline=True, nogil=True, fastmath=FUSED)
-def _gather_three(columns, values, first, last, pairs):  # type: ignore[no-untyped-def]
-    """Return ``w . mean``, ``|w| . sd`` and ``w^2 . sd^2``, four sums of each side by side."""
+    Four sums of each go side by side, since each addition waits for the one before.
+    """
     m0 = m1 = m2 = m3 = s0 = s1 = s2 = s3 = v0 = v1 = v2 = v3 = values.dtype.type(0)
     p, end = np.uint64(first), np.uint64(last)
     one, two, three, four = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)

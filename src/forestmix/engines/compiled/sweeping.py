@@ -53,9 +53,12 @@ class Sweep:
             for k, state in enumerate(self.states):
                 group_sweeps.start_state(self.rows.observation(k), state, self.terms, row_kernels.new_workspace())
 
-    def arguments(self, k: int) -> tuple[Any, ...]:
-        """Return what all kernels are given of one observation."""
-        return self.states[k], self.mean[k], self.sd[k], self.prior, self.unit
+    def call(self, kernel: Any, k: int, *own: Any, options: tuple[Any, ...] = ()) -> None:
+        """Call a kernel for one observation, with what is its own between W and the states, and options after them."""
+        kernel(
+            self.rows.observation(k), self.columns, *own, self.states[k], self.mean[k], self.sd[k], self.prior,
+            self.unit, *options, self.terms, row_kernels.new_workspace(),
+        )  # fmt: skip
 
     def factors(self) -> Factors:
         """Return the factors as they are now, in the precision of the layer."""
@@ -76,62 +79,39 @@ def _each(run: Any, first: int, last: int) -> None:
 
 def sweep_groups(sweep: Sweep, groups: Partition, *, surrogate: bool, safe: bool, spread: Spread) -> Factors:
     """Update the groups one after another, the members of each at once."""
-    from forestmix.engines.compiled import group_sweeps
+    from forestmix.engines.compiled import group_sweeps as kernels
 
     if np.all(groups.sizes == 1):  # latents one by one, whose updates are exact
-        return _sweep_latents(sweep, groups)
-    options = (spread is Spread.ABSOLUTE, surrogate, safe)
-
-    def run(k: int) -> None:
-        group_sweeps.sweep_groups(
-            sweep.rows.observation(k), sweep.columns, groups.starts, groups.members, *sweep.arguments(k), options,
-            sweep.terms, row_kernels.new_workspace(),
-        )  # fmt: skip
-
-    sweep.each_observation(run)
-    return sweep.factors()
-
-
-def _sweep_latents(sweep: Sweep, groups: Partition) -> Factors:
-    """Update the latents one after another."""
-    from forestmix.engines.compiled import group_sweeps
-
-    sweep.fill_states(sweep.sd)
-    starts, only = np.array([0, len(groups.members)], groups.starts.dtype), np.zeros(1, np.int64)
-
-    def run(k: int) -> None:
-        group_sweeps.sweep_blocks(
-            sweep.rows.observation(k), sweep.columns, starts, groups.members, only, group_sweeps.ALONE,
-            *sweep.arguments(k), sweep.terms, row_kernels.new_workspace(),
-        )  # fmt: skip
-
-    sweep.each_observation(run)
+        sweep.fill_states(sweep.sd)
+        starts, only = np.array([0, len(groups.members)], groups.starts.dtype), np.zeros(1, np.int64)
+        block = starts, groups.members, only, kernels.ALONE
+        sweep.each_observation(lambda k: sweep.call(kernels.sweep_blocks, k, *block))
+    else:
+        options = ((spread is Spread.ABSOLUTE, surrogate, safe),)
+        own = groups.starts, groups.members
+        sweep.each_observation(lambda k: sweep.call(kernels.sweep_groups, k, *own, options=options))
     return sweep.factors()
 
 
 def sweep_blocks(sweep: Sweep, sd: Array, blocks: Partition, *, synchronous: bool) -> Factors:
     """Sweep the blocks on threads, whatever their size: that threads meet is the method."""
-    from forestmix.engines.compiled import group_sweeps
+    from forestmix.engines.compiled import group_sweeps as kernels
 
     sweep.fill_states(sd)
-    sharing = group_sweeps.PRIVATE if synchronous else group_sweeps.SHARED
+    sharing = kernels.PRIVATE if synchronous else kernels.SHARED
     count = len(blocks.starts) - 1
     cuts = threaded.even_cuts(count, threaded.threads(threaded.WORTH_A_THREAD * count))
-
-    def run(k: int, which: Array) -> None:
-        group_sweeps.sweep_blocks(
-            sweep.rows.observation(k), sweep.columns, blocks.starts, blocks.members, which, sharing,
-            *sweep.arguments(k), sweep.terms, row_kernels.new_workspace(),
-        )  # fmt: skip
-
     for k in range(len(sweep.mean)):
-        threaded.run_all([partial(run, k, which) for which in np.split(np.arange(count), cuts[1:-1])])
+        threaded.run_all([
+            partial(sweep.call, kernels.sweep_blocks, k, blocks.starts, blocks.members, which, sharing)
+            for which in np.split(np.arange(count), cuts[1:-1])
+        ])  # fmt: skip
     return sweep.factors()
 
 
 def sweep_greedy(sweep: Sweep, storage: Any, sd: Array, steps: int) -> Factors:
     """Update ``steps`` times, for each observation, the latent whose exact update raises the ELBO most."""
-    from forestmix.engines.compiled import group_sweeps
+    from forestmix.engines.compiled import group_sweeps as kernels
 
     sweep.fill_states(sd)
     weights, (prior_mean, prior_precision) = sweep.layer.weights, sweep.prior
@@ -139,12 +119,5 @@ def sweep_greedy(sweep: Sweep, storage: Any, sd: Array, steps: int) -> Factors:
     precision = weights.square().adjoint(sweep.states[:, 4]) + prior_precision
     slope, precision = slope.astype(np.float64), precision.astype(np.float64)
     by_rows = rows_of(weights, storage)
-
-    def run(k: int) -> None:
-        group_sweeps.sweep_greedy(
-            sweep.rows.observation(k), sweep.columns, by_rows, steps, slope[k], precision[k], *sweep.arguments(k),
-            sweep.terms, row_kernels.new_workspace(),
-        )  # fmt: skip
-
-    sweep.each_observation(run)
+    sweep.each_observation(lambda k: sweep.call(kernels.sweep_greedy, k, by_rows, steps, slope[k], precision[k]))
     return sweep.factors()

@@ -102,7 +102,7 @@ def prior_rise(j, new_mean, new_sd, mean, sd, prior):  # type: ignore[no-untyped
 
 
 @njit(nogil=True, error_model="numpy")
-def update_one(table, columns, j, rows, values, state, trial, mean, sd, prior, unit, safe, terms, work):  # type: ignore[no-untyped-def]
+def update_one(table, columns, j, rows, values, state, trial, mean, sd, prior, unit, terms, work):  # type: ignore[no-untyped-def]
     """Update one latent; return whether a step was found that does not lower the objective."""
     slope, exact = _sums(columns, rows, values, state)
     slope -= (mean[j] - prior[0][j]) * prior[1][j]
@@ -127,7 +127,7 @@ def update_one(table, columns, j, rows, values, state, trial, mean, sd, prior, u
         evaluate(table, rows, rows.shape[0], trial, terms, work)
         for p in range(rows.shape[0]):
             gain += rise(trial[VALUE, p], state[VALUE, rows[p]])
-        if not safe or gain >= -slack:
+        if gain >= -slack:
             mean[j], sd[j] = new_mean, new_sd
             take_over(rows, rows.shape[0], trial, state)
             return True

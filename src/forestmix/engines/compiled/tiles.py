@@ -5,7 +5,7 @@ are worked on, the memory would stand still, so the loops prefetch what is read 
 that are worked on, since a tile is gone over twice for each time that it is fetched. A core with too many requests
 under way drops some of them, so each line is asked for again a little later, and once more shortly before it is read.
 LLVM does not vectorise loops that prefetch, and where it does vectorise keeps more sums than there are registers; so
-the vectors are written out here. That is worth a third of a pass and more: ``python -m benchmarks passes``.
+the vectors are written out here. That is worth a third of a pass and more: ``python -m benchmarks machine``.
 
 ``reassoc`` lets sums be taken side by side; NaN and infinity keep their meaning, since a step that overflows must be
 seen and refused.

@@ -71,13 +71,7 @@ class ConjugateSteps(Accelerator):
 
     def take(self, keep: Array) -> ConjugateSteps:
         """Return the memory of the chosen observations."""
-
-        def rows(array: Any) -> Any:
-            return array if array.shape[0] == 1 else array[keep]
-
-        chosen = ConjugateSteps(rows(self.sd), rows(self.information), rows(self.inverse), self.patience)
-        chosen.steps, chosen.factor = self.steps, self.factor
-        chosen.computed = None if self.computed is None else self.computed[keep]
+        chosen = super().take(keep)
         chosen.directions = self.directions.take(keep, chosen._precondition)
         return chosen
 
@@ -122,7 +116,7 @@ class ConjugateSteps(Accelerator):
         new = problem.carried(point, mean, gradient, gain, norm)
         return Proposal(new.q, 1, problem.size, new)
 
-    def retreats(self, problem: Any, point: Any, refused: Any) -> Iterator[Any]:
+    def retreats(self, problem: Any, point: Any) -> Iterator[Any]:
         """Yield the plain step, which cannot lower the objective."""
         yield problem.plain_step(point.origin if point.carried else point, None)
 

@@ -128,7 +128,7 @@ class Run:
         if len(self.active) < self.problem.n_observations:
             self.problem = self.problem.take(self.active)
         self.best = self.point if state["best"] is None else state["best"]
-        self.stopping.restore(state["stopping"])
+        self.stopping.restore(state["stopping"], self.problem, self.point)
         self.memory = self.algorithm.start(self.problem, self.point)
         self.memory.restore(state["memory"], self.problem, self.point)
 
@@ -187,7 +187,7 @@ class Run:
         if not lower.any():
             return new, tries
         self.memory.forget(lower)
-        for q in self.algorithm.retreats(self.problem, old, new.q, self.memory):
+        for q in self.algorithm.retreats(self.problem, old, self.memory):
             tries += 1
             new = self.problem.evaluate(q.where(lower, new.q), known=old)
             lower = fell(old, new)
@@ -220,13 +220,14 @@ class Run:
         self.problem, self.point = self.problem.take(keep), self.point.take(keep)
         self.memory = self.memory.take(keep)
         self.best = self.point if self.algorithm.monotone else self.best.take(keep)
-        self.stopping.take(keep)
+        self.stopping = self.stopping.take(keep)
 
     def _keep(self, which: Array, point: Any) -> None:
         if not which.any():
             return
-        rows = self.active[which]
-        self.kept = self.kept.with_rows(rows, point.q.take(np.flatnonzero(which)))
+        rows, place = self.active[which], np.zeros(len(self.objective), np.int64)
+        place[rows] = np.flatnonzero(which)
+        self.kept = point.q.take(place).where(np.isin(np.arange(len(place)), rows), self.kept)
         self.objective[rows] = point.objective[which]
 
     def _record(self, meter: NoProgress) -> bool:

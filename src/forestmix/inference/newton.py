@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from copy import copy
 from typing import Any, Literal
 
 import array_api_compat
@@ -61,7 +60,7 @@ class Newton(Accelerator):
         self.shorter, passes = self.steps(problem, point)
         return Proposal(next(self.shorter), 1 + passes, (1 + passes) * problem.size)
 
-    def retreats(self, problem: Any, point: Any, refused: Any) -> Iterator[Any]:
+    def retreats(self, problem: Any, point: Any) -> Iterator[Any]:
         """Yield shorter parts of the step, then the plain step and shorter parts of that, and no step."""
         yield from self.shorter
         yield from plain_retreats(problem, point)
@@ -147,12 +146,6 @@ class TiltedNewton(Newton):
         self.made = 0
         self.damping = np.ones((count, 1))
         self.objective = np.full(count, -np.inf)
-
-    def take(self, keep: Array) -> TiltedNewton:
-        """Return the memory of the chosen observations."""
-        chosen = copy(self)
-        chosen.damping, chosen.objective = self.damping[keep], self.objective[keep]
-        return chosen
 
     def forget(self, which: Array) -> None:
         """Damp the next steps of the observations whose step was refused."""

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from forestmix.arrays import Array
+from forestmix.inference.base import Memory
 from forestmix.inference.status import Status
 
 #: A run has stalled when neither objective nor gradient has improved for this many iterations and sweeps. Conjugate
@@ -22,7 +23,7 @@ LEAST_UNITS = 32
 SMALL = 1e-3
 
 
-class Stopping:
+class Stopping(Memory):
     """The stopping rules, and the little that they remember.
 
     Converged, when all of these hold:
@@ -54,18 +55,9 @@ class Stopping:
         self.idle_iterations = np.zeros(len(start.objective), int)
         self.near_iterations = np.zeros(len(start.objective), int)
 
-    def take(self, keep: Array) -> None:
-        """Forget the observations that have finished."""
-        for name in self.REMEMBERED:
-            setattr(self, name, getattr(self, name)[keep])
-
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps."""
         return {name: getattr(self, name) for name in self.REMEMBERED}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
-        vars(self).update(state)
 
     def check(self, problem: Any, old: Any, new: Any, norm: Array, sweeps: float) -> list[Status | None]:
         """Return how each observation ended, or ``None`` where it goes on."""

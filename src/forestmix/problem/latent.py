@@ -14,7 +14,7 @@ import numpy as np
 
 from forestmix.arrays import Array, inner, total
 from forestmix.errors import ArgumentError
-from forestmix.latents import LATENTS, Factors, GaussianFactors, SpikeSlabFactors
+from forestmix.latents import LATENTS, Batch, Factors, GaussianFactors, SpikeSlabFactors
 from forestmix.model import DEF, Observations
 from forestmix.partition import Partition
 from forestmix.problem import latent_curvature
@@ -37,17 +37,13 @@ WIDEST = 1e-4
 
 
 @dataclass(frozen=True)
-class LatentPoint:
+class LatentPoint(Batch):
     """Factors with the bound at them: ``objective`` and ``rounding`` of each observation, (N,)."""
 
     q: LayeredFactors
     objective: Array
     rounding: Array
     carried: ClassVar[bool] = False
-
-    def take(self, keep: Array) -> LatentPoint:
-        """Return the point of the chosen observations."""
-        return LatentPoint(self.q.take(keep), self.objective[keep], self.rounding[keep])
 
 
 class LatentProblem(Problem):

@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 
 from forestmix.arrays import Array
 from forestmix.engines.protocol import RowTerms
-from forestmix.latents import GaussianFactors, take_rows
+from forestmix.latents import Batch, GaussianFactors
 
 
 @dataclass(frozen=True)
-class GaussianPoint:
+class GaussianPoint(Batch):
     """Factors q with all that was computed at them, for each observation of a batch.
 
     ``objective`` and ``rounding``: (N,), on the host; ``gradient``: slope of the objective in the means, (N, m);
@@ -34,20 +34,9 @@ class GaussianPoint:
         """The point at which the rows were looked at: this one."""
         return self
 
-    def take(self, keep: Array) -> GaussianPoint:
-        """Return the point of the chosen observations."""
-
-        def chosen(array: Any) -> Any:
-            return None if array is None else take_rows(array, keep)
-
-        return GaussianPoint(
-            self.q.take(keep), self.objective[keep], self.rounding[keep], chosen(self.gradient),
-            RowTerms(*map(chosen, self.terms)), chosen(self.curvature), chosen(self.exact), chosen(self.divergence),
-        )  # fmt: skip
-
 
 @dataclass(frozen=True)
-class CarriedPoint:
+class CarriedPoint(Batch):
     """A point whose objective and gradient follow from a step along a line, with the variances held.
 
     The rows were last looked at in ``origin``. ``squared_norm``: ``gradient^T P^-1 gradient``, (N,), with P the
@@ -65,9 +54,3 @@ class CarriedPoint:
     def rounding(self) -> Array:
         """That of the point where the rows were looked at."""
         return self.origin.rounding
-
-    def take(self, keep: Array) -> CarriedPoint:
-        """Return the point of the chosen observations."""
-        norm = None if self.squared_norm is None else self.squared_norm[keep]
-        gradient = take_rows(self.gradient, keep)
-        return CarriedPoint(self.origin.take(keep), self.q.take(keep), self.objective[keep], gradient, norm)

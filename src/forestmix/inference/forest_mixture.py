@@ -20,13 +20,12 @@ from forestmix.inference.newton import TiltedNewton
 from forestmix.inference.workers import WorkerSteps, check_workers
 from forestmix.model import DEF, Observations
 from forestmix.partition import Partition, check_groups
-from forestmix.problem.base import Acceleration, Problem
+from forestmix.problem.base import SCHEDULES, Acceleration, Problem
 from forestmix.problem.make import make_problem
-from forestmix.problem.schedules import SCHEDULES
 
 #: The accelerator for each kind of steps that a problem allows, from a start and by a method.
 ACCELERATORS: dict[Acceleration, Callable[[Any, Any, str], Memory]] = {
-    Acceleration.CONJUGATE: ConjugateSteps.at,
+    Acceleration.CONJUGATE: ConjugateSteps,
     Acceleration.NEWTON: newton,
     Acceleration.TILTED: lambda problem, point, method: TiltedNewton(len(point.objective)),
     Acceleration.NONE: lambda problem, point, method: Memory(),

@@ -1,13 +1,16 @@
-"""Points of a problem with Gaussian latents: factors, and what is known at them."""
+"""Points of a problem: factors, and what is known at them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
+
+import numpy as np
 
 from forestmix.arrays import Array
 from forestmix.engines.protocol import RowTerms
-from forestmix.latents import Batch, GaussianFactors
+from forestmix.latents import Batch, Factors, GaussianFactors
 
 
 @dataclass(frozen=True)
@@ -54,3 +57,35 @@ class CarriedPoint(Batch):
     def rounding(self) -> Array:
         """That of the point where the rows were looked at."""
         return self.origin.rounding
+
+
+@dataclass(frozen=True)
+class LayeredFactors(Batch):
+    """The factors of every latent layer, the lowest first, and the auxiliary parameters of the rows below each."""
+
+    layers: tuple[Factors, ...]
+    auxiliary: tuple[Batch | None, ...]
+
+    @cached_property
+    def mean(self) -> Array:
+        """The means of all layers, stacked."""
+        return np.concatenate([q.mean for q in self.layers], axis=1)
+
+    @cached_property
+    def sd(self) -> Array:
+        """The standard deviations of all layers, stacked."""
+        return np.concatenate([np.broadcast_to(q.sd, q.mean.shape) for q in self.layers], axis=1)
+
+    def replace(self, layer: int, q: Factors) -> LayeredFactors:
+        """Return the factors with one layer changed."""
+        return LayeredFactors((*self.layers[:layer], q, *self.layers[layer + 1 :]), self.auxiliary)
+
+
+@dataclass(frozen=True)
+class LatentPoint(Batch):
+    """Factors with the bound at them: ``objective`` and ``rounding`` of each observation, (N,)."""
+
+    q: LayeredFactors
+    objective: Array
+    rounding: Array
+    carried: ClassVar[bool] = False

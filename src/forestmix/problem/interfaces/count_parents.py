@@ -130,10 +130,6 @@ class CountParents(Interface):
 
         return self.kind.from_table(log_weights(self.kind, table))  # type: ignore[attr-defined]
 
-    def step(self, seen: Array, parents: Factors, auxiliary: RowAuxiliary, above: Above) -> Factors:
-        """Return the target: the parents are apart in the bound, so all may go there at once."""
-        return self.target(seen, parents, auxiliary, above)
-
 
 def _adding(place: Array, size: int) -> scipy.sparse.csr_array:
     """Return the matrix that adds up entries by their places."""

@@ -70,7 +70,7 @@ class SecantMemory(Accelerator):
             step = step + change * (share - quotient(dot(fall, step), dot(change, fall)))
         return Proposal(GaussianFactors(point.q.mean + step, problem.precision(point) ** -0.5), 1, problem.size)
 
-    def retreats(self, problem, point, refused):
+    def retreats(self, problem, point):
         """Yield the plain step and shorter ones."""
         yield from plain_retreats(problem, point)
 

@@ -8,7 +8,7 @@ from scipy import sparse
 
 import forestmix as fmx
 from forestmix.engines.reference import ReferenceEngine
-from forestmix.inference import accelerate, direct
+from forestmix.inference import direct
 from forestmix.model import observations
 from forestmix.problem import newton_system
 from forestmix.weights import as_weights, gram
@@ -61,7 +61,7 @@ def test_observations_that_miss_entries_of_their_own_keep_to_conjugate_gradients
 
 
 def test_a_factor_takes_over_once_conjugate_gradients_have_spent_its_price(monkeypatch):
-    monkeypatch.setattr(accelerate, "LEAST_PATIENCE", 0)
+    monkeypatch.setattr(direct, "LEAST_PATIENCE", 0)
     monkeypatch.setattr(direct, "price", lambda problem, point, diagonal: 4.5)
     rng = np.random.default_rng(3)
     # Columns nearly alike: conjugate gradients alone take many more steps than five.

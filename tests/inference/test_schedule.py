@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 from forestmix.inference.block import independent_blocks
-from forestmix.inference.schedule import Sweeps, group_after_group, one_of_every_block
+from forestmix.inference.schedule import Sweeps
 from forestmix.partition import Partition
 from forestmix.weights import as_weights
 
@@ -17,26 +17,23 @@ def lists(groups):
 
 
 def test_one_of_every_block():
-    schedule = one_of_every_block(BLOCKS, shuffle=False)
-    assert lists(schedule(np.random.default_rng(0))) == [[4, 1, 3], [0, 5], [2]]
+    assert lists(Sweeps(BLOCKS, None).sweep()) == [[4, 1, 3], [0, 5], [2]]
 
 
-@pytest.mark.parametrize(
-    "schedule", [group_after_group(BLOCKS), one_of_every_block(BLOCKS, True), one_of_every_block(BLOCKS, False)]
-)
-def test_a_sweep_visits_everything_once(schedule):
-    rng = np.random.default_rng(0)
+@pytest.mark.parametrize("rng", [np.random.default_rng(0), None])
+def test_a_sweep_visits_everything_once(rng):
+    sweeps = Sweeps(BLOCKS, rng)
     for _ in range(3):
-        assert sorted(schedule(rng).members.tolist()) == list(range(6))
+        assert sorted(sweeps.sweep().members.tolist()) == list(range(6))
 
 
 def test_random_orders_differ_between_sweeps_and_keep_the_blocks():
-    schedule, rng = one_of_every_block(Partition.of("blocks", [range(50)], 50), True), np.random.default_rng(0)
-    assert schedule(rng).members.tolist() != schedule(rng).members.tolist()
+    sweeps = Sweeps(Partition.of("blocks", [range(50)], 50), np.random.default_rng(0))
+    assert sweeps.sweep().members.tolist() != sweeps.sweep().members.tolist()
 
 
 def test_a_place_goes_through_sweeps_in_pieces():
-    sweeps = Sweeps(one_of_every_block(BLOCKS, False), np.random.default_rng(0))
+    sweeps = Sweeps(BLOCKS, None)
     pieces = [lists(sweeps.next_steps(2)) for _ in range(3)]
     assert pieces == [[[4, 1, 3], [0, 5]], [[2]], [[4, 1, 3], [0, 5]]]
     assert lists(sweeps.next_steps(None)) == [[2]]

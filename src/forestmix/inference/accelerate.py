@@ -18,6 +18,7 @@ from forestmix.arrays import Array, host
 from forestmix.inference import direct
 from forestmix.inference.base import Accelerator, Proposal
 from forestmix.problem.conjugate import ConjugateDirections, Step
+from forestmix.problem.points import CarriedPoint
 from forestmix.problem.sums import form
 
 #: After this many steps objective and gradient are computed anew from the means, so that rounding does not build up;
@@ -27,8 +28,6 @@ REFRESH = 50
 SMALL = 2**18
 #: Once the objective is smaller by this factor than when it was computed last, what rounding had left of it then shows.
 SHRUNK = 1e3
-#: A factor that costs less than this many steps is made at once: few problems are solved in as many.
-LEAST_PATIENCE = 20
 
 
 class ConjugateSteps(Accelerator):
@@ -37,47 +36,29 @@ class ConjugateSteps(Accelerator):
     ``information`` is what the rows add to the precision at these variances; ``inverse`` that of the matrix's diagonal,
     the preconditioner; ``patience`` the number of steps after which a factor of the matrix takes over, ``factor`` that
     factor; ``computed`` the size of the objective when it was last computed from the rows.
+
+    Args:
+        problem: the problem.
+        point: the start, from which the variances are solved for; they depend on neither x nor the means.
+        method: "cg" for conjugate gradients alone, "direct" for a factor at once, "auto" for what costs less.
+
     """
 
-    def __init__(self, sd: Any, information: Any, inverse: Any, patience: float) -> None:
-        self.sd, self.information, self.inverse, self.patience = sd, information, inverse, patience
+    def __init__(self, problem: Any, point: Any, method: str = "auto") -> None:
+        self.sd, self.information = solve_variances(problem, point)
+        diagonal = problem.prior.precision + problem.exact_information(point)
+        self.inverse, self.patience = 1 / diagonal, direct.patience(problem, point, diagonal, method)
         self.directions = ConjugateDirections(self._precondition)
         self.factor: direct.Factor | None = None
         self.computed: Array | None = None
         self.steps = 0
-
-    @classmethod
-    def at(cls, problem: Any, point: Any, method: str = "auto") -> ConjugateSteps:
-        """Solve for the variances from ``point`` on; they depend on neither x nor the means.
-
-        Args:
-            problem: the problem.
-            point: the start.
-            method: "cg" for conjugate gradients alone, "direct" for a factor at once, "auto" for what costs less.
-
-        """
-        sd, information = solve_variances(problem, point)
-        diagonal = problem.prior.precision + problem.exact_information(point)
-        patience = np.inf
-        if method != "cg" and problem.on_host:
-            if direct.needs_orthogonal(problem, point, diagonal):
-                patience = 0.0
-            elif direct.has_factor(point):
-                patience = 0.0 if method == "direct" else direct.price(problem, point, diagonal)
-        return cls(sd, information, 1 / diagonal, patience if patience >= LEAST_PATIENCE else 0.0)
 
     def _precondition(self, residual: Any) -> Any:
         return residual * self.inverse
 
     def take(self, keep: Array) -> ConjugateSteps:
         """Return the memory of the chosen observations."""
-
-        def rows(array: Any) -> Any:
-            return array if array.shape[0] == 1 else array[keep]
-
-        chosen = ConjugateSteps(rows(self.sd), rows(self.information), rows(self.inverse), self.patience)
-        chosen.steps, chosen.factor = self.steps, self.factor
-        chosen.computed = None if self.computed is None else self.computed[keep]
+        chosen = super().take(keep)
         chosen.directions = self.directions.take(keep, chosen._precondition)
         return chosen
 
@@ -119,10 +100,10 @@ class ConjugateSteps(Accelerator):
             return Proposal(factors(mean, self.sd), 1, problem.size)
         # On the ELBO the preconditioner is the precision of q.
         norm = host(form(gradient, self.inverse)) if problem.objective_name == "elbo" else None
-        new = problem.carried(point, mean, gradient, gain, norm)
+        new = CarriedPoint(point.origin, factors(mean, self.sd), point.objective + gain, gradient, norm)
         return Proposal(new.q, 1, problem.size, new)
 
-    def retreats(self, problem: Any, point: Any, refused: Any) -> Iterator[Any]:
+    def retreats(self, problem: Any, point: Any) -> Iterator[Any]:
         """Yield the plain step, which cannot lower the objective."""
         yield problem.plain_step(point.origin if point.carried else point, None)
 

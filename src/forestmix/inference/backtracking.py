@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from forestmix.arrays import Array
+from forestmix.problem.base import sets_of_layers
 
 #: How often the plain step is halved before no step is taken.
 PLAIN_HALVINGS = 40
@@ -41,11 +42,11 @@ def step_sets(problem: Any, point: Any, schedule: str) -> tuple[Any, int]:
 
     All sets but a single one are backtracked here; what the loop refuses of a single one it shortens itself.
     """
-    sets = problem.sets(schedule)
+    sets = sets_of_layers(schedule, len(problem.model.layers))
     if len(sets) == 1 and problem.gaussian:
         return problem.plain_step(point, sets[0]), 1
-    for members in sets:
-        point = backtrack(problem, point, problem.plain_step(point, members))
+    for layers in sets:
+        point = backtrack(problem, point, problem.plain_step(point, layers))
     return problem.refined(point.q), len(sets)
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any, ClassVar, Self
 
 from forestmix.arrays import Array
 from forestmix.checks import one_of
 from forestmix.engines.protocol import Capability, Engine, require
 from forestmix.errors import ArgumentError
+from forestmix.latents.base import mapped, take_rows
 from forestmix.model import DEF, Observations
 from forestmix.problem.base import Problem
 from forestmix.problem.make import make_problem
@@ -38,9 +41,14 @@ class Memory:
         """What the result's message says of how the steps were made."""
         return ""
 
-    def take(self, keep: Array) -> Memory:
-        """Return the memory of the chosen observations, after the others have finished."""
-        return self
+    def take(self, keep: Array) -> Self:
+        """Return the memory of the chosen observations, after the others have finished: the rows of its arrays."""
+        chosen, own = (
+            copy(self),
+            {name: mapped(partial(take_rows, keep=keep), part) for name, part in vars(self).items()},
+        )
+        vars(chosen).update(own)
+        return chosen
 
     def forget(self, which: Array) -> None:
         """Drop what led to a proposal that the loop refused for the observations marked in ``which``."""
@@ -62,8 +70,8 @@ class Accelerator(Memory, ABC):
         """Return the next proposal."""
 
     @abstractmethod
-    def retreats(self, problem: Any, point: Any, refused: Any) -> Iterator[Any]:
-        """Yield safer and safer steps to take where ``refused`` lowered the objective."""
+    def retreats(self, problem: Any, point: Any) -> Iterator[Any]:
+        """Yield safer and safer steps to take where the proposal lowered the objective."""
 
 
 class Algorithm(ABC):
@@ -99,8 +107,8 @@ class Algorithm(ABC):
     def propose(self, problem: Any, point: Any, memory: Any) -> Proposal:
         """Return the next proposal."""
 
-    def retreats(self, problem: Any, point: Any, refused: Any, memory: Any) -> Iterator[Any]:
-        """Yield safer and safer steps to take where ``refused`` lowered the objective; none by default."""
+    def retreats(self, problem: Any, point: Any, memory: Any) -> Iterator[Any]:
+        """Yield safer and safer steps to take where the proposal lowered the objective; none by default."""
         yield from ()
 
 

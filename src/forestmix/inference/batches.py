@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from reprlib import repr as shown
 from typing import Any
 
@@ -75,20 +75,11 @@ def merged(outcomes: Sequence[Outcome], parts: Sequence[Array]) -> Outcome:
 def _trace(traces: Sequence[Trace], back: Array) -> Trace:
     length = max(len(trace) for trace in traces)
 
-    def column(name: str, combine: Callable[[list[Array]], Array]) -> Array:
-        return combine([_extended(getattr(trace, name), length) for trace in traces])
-
-    def largest(parts: list[Array]) -> Array:
-        return np.max(parts, axis=0)
-
-    return Trace(
-        iteration=np.arange(length),
-        step=column("step", largest),
-        sweeps=column("sweeps", largest),
-        objective=column("objective", lambda parts: np.concatenate(parts, axis=1)[:, back]),
-        gradient_norm=column("gradient_norm", lambda parts: np.concatenate(parts, axis=1)[:, back]),
-        seconds=column("seconds", lambda parts: np.sum(parts, axis=0)),
-    )
+    found = {name: [_extended(getattr(trace, name), length) for trace in traces] for name in vars(traces[0])}
+    counts = (np.max(found[name], axis=0) for name in ("iteration", "step", "sweeps"))
+    values = (np.concatenate(found[name], axis=1)[:, back] for name in ("objective", "gradient_norm"))
+    columns = (*counts, *values, np.sum(found["seconds"], axis=0))
+    return Trace(*columns)
 
 
 def _extended(values: Array, length: int) -> Array:

@@ -11,7 +11,7 @@ import scipy
 from forestmix.arrays import generator
 from forestmix.checks import one_of, whole_number
 from forestmix.inference.base import Algorithm, Proposal
-from forestmix.inference.schedule import Sweeps, one_of_every_block
+from forestmix.inference.schedule import Sweeps
 from forestmix.partition import Partition, check_groups
 from forestmix.weights import Weights
 
@@ -50,7 +50,7 @@ class BlockCoordinate(Algorithm):
         """Return the first sweep over the blocks."""
         given = self.blocks
         blocks = independent_blocks(problem.weights) if given is None else Partition.of("blocks", given, problem.size)
-        return Sweeps(one_of_every_block(blocks, self.order == "random"), generator(self.seed, "seed"))
+        return Sweeps(blocks, generator(self.seed, "seed") if self.order == "random" else None)
 
     def propose(self, problem: Any, point: Any, memory: Sweeps) -> Proposal:
         """Update one variable of every block, several times over."""

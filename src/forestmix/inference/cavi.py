@@ -11,7 +11,7 @@ from forestmix.arrays import generator
 from forestmix.checks import one_of, whole_number
 from forestmix.errors import ArgumentError
 from forestmix.inference.base import Algorithm, Memory, Proposal
-from forestmix.inference.schedule import Sweeps, one_of_every_block
+from forestmix.inference.schedule import Sweeps
 from forestmix.partition import Partition
 
 
@@ -52,7 +52,7 @@ class CAVI(Algorithm):
         if self.order == "greedy":
             return Memory()
         everything = Partition.from_lists([np.arange(problem.size)])
-        return Sweeps(one_of_every_block(everything, self.order == "random"), generator(self.seed, "seed"))
+        return Sweeps(everything, generator(self.seed, "seed") if self.order == "random" else None)
 
     def propose(self, problem: Any, point: Any, memory: Any) -> Proposal:
         """Update the next variables."""

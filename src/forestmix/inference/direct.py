@@ -25,6 +25,8 @@ from forestmix.weights.gram import precision_matrix, row_matrix
 
 #: Latents at most, or rows: a factor then takes 200 MB.
 LARGEST = 5000
+#: A factor that costs less than this many steps is made at once: few problems are solved in as many.
+LEAST_PATIENCE = 20
 #: Multiplications of matrix products that take as long as one entry of W in a pass, which waits for memory.
 PER_ENTRY = 30
 #: Entries of W that could be read in the time which a step takes besides its pass.
@@ -86,6 +88,18 @@ def fewer_rows(problem: GaussianProblem, diagonal: Array) -> bool:
     weights = problem.weights
     (n, m), unit = weights.shape, float(np.finfo(weights.dtype).eps)
     return n < m and bool(np.all(unit * diagonal <= MOST_LOST * problem.prior.precision))
+
+
+def patience(problem: GaussianProblem, point: Any, diagonal: Array, method: str) -> float:
+    """Return after how many conjugate gradient steps a factor takes over; ``method`` is that of ``ConjugateSteps``."""
+    if method == "cg" or not problem.on_host:
+        return np.inf
+    if needs_orthogonal(problem, point, diagonal):
+        return 0.0
+    if not has_factor(point):
+        return np.inf
+    steps = 0.0 if method == "direct" else price(problem, point, diagonal)
+    return steps if steps >= LEAST_PATIENCE else 0.0
 
 
 def price(problem: GaussianProblem, point: Any, diagonal: Array) -> float:

@@ -17,17 +17,15 @@ from forestmix.inference.backtracking import plain_retreats, step_sets
 from forestmix.inference.base import Accelerator, Algorithm, Memory, Proposal, choose_objective
 from forestmix.inference.metric import newton
 from forestmix.inference.newton import TiltedNewton
-from forestmix.inference.schedule import Sweeps, group_after_group
 from forestmix.inference.workers import WorkerSteps, check_workers
 from forestmix.model import DEF, Observations
 from forestmix.partition import Partition, check_groups
-from forestmix.problem.base import Acceleration, Problem
+from forestmix.problem.base import SCHEDULES, Acceleration, Problem
 from forestmix.problem.make import make_problem
-from forestmix.problem.schedules import SCHEDULES
 
 #: The accelerator for each kind of steps that a problem allows, from a start and by a method.
 ACCELERATORS: dict[Acceleration, Callable[[Any, Any, str], Memory]] = {
-    Acceleration.CONJUGATE: ConjugateSteps.at,
+    Acceleration.CONJUGATE: ConjugateSteps,
     Acceleration.NEWTON: newton,
     Acceleration.TILTED: lambda problem, point, method: TiltedNewton(len(point.objective)),
     Acceleration.NONE: lambda problem, point, method: Memory(),
@@ -92,12 +90,9 @@ class ForestMixture(Algorithm):
         return make_problem(model, data, engine, self.objective, groups, both=both)
 
     def start(self, problem: Problem, point: Any) -> Memory:
-        """Return the accelerator's memory, the workers', or the place among the groups."""
+        """Return the accelerator's memory, or that of the workers; plain steps and groups have none."""
         if self.workers is not None:
             return WorkerSteps.at(problem, self.workers)
-        if self.groups is not None:
-            groups = Partition.of("groups", self.groups, problem.size)
-            return Sweeps(group_after_group(groups), np.random.default_rng(0))
         if not self.accelerated:
             return Memory()
         method = self.accelerate if isinstance(self.accelerate, str) else "auto"
@@ -107,15 +102,15 @@ class ForestMixture(Algorithm):
         """Make one parallel step over all latents, or one for each group (paper, Algorithm 1)."""
         if isinstance(memory, Accelerator):
             return memory.propose(problem, point)
-        if isinstance(memory, Sweeps):
-            groups = memory.next_steps(None)
+        if self.groups is not None:
+            groups = Partition.of("groups", self.groups, problem.size)
             return Proposal(problem.sweep(point, groups, surrogate=True), len(groups.sizes), problem.size)
         q, steps = step_sets(problem, point, self.schedule)
         return Proposal(q, steps, problem.size)
 
-    def retreats(self, problem: Problem, point: Any, refused: Any, memory: Memory) -> Iterator[Any]:
+    def retreats(self, problem: Problem, point: Any, memory: Memory) -> Iterator[Any]:
         """Yield what the accelerator holds safer, or shorter plain steps; those of Gaussian rows need none."""
         if isinstance(memory, Accelerator):
-            yield from memory.retreats(problem, point, refused)
+            yield from memory.retreats(problem, point)
         elif problem.acceleration is Acceleration.NEWTON:
             yield from plain_retreats(problem, point)

@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from forestmix.checks import flag, whole_number
-from forestmix.inference.base import Algorithm, Proposal
-from forestmix.inference.schedule import Sweeps, group_after_group
+from forestmix.inference.base import Algorithm, Memory, Proposal
 from forestmix.partition import Partition, check_groups
 
 
@@ -40,16 +39,16 @@ class Hogwild(Algorithm):
             check_groups("blocks", self.blocks)
         flag("synchronous", self.synchronous)
 
-    def start(self, problem: Any, point: Any) -> Sweeps:
-        """Return the blocks, the same in every sweep."""
+    def start(self, problem: Any, point: Any) -> Memory:
+        """Nothing is carried along."""
+        return Memory()
+
+    def propose(self, problem: Any, point: Any, memory: Memory) -> Proposal:
+        """Sweep every block once."""
         if isinstance(self.blocks, int | np.integer):
             count = min(int(self.blocks), problem.size)
             blocks = Partition.from_lists(np.array_split(np.arange(problem.size), count))
         else:
             blocks = Partition.of("blocks", self.blocks, problem.size)
-        return Sweeps(group_after_group(blocks), np.random.default_rng(0))
-
-    def propose(self, problem: Any, point: Any, memory: Sweeps) -> Proposal:
-        """Sweep every block once."""
-        q = problem.sweep_blocks(point, memory.groups, synchronous=bool(self.synchronous))
-        return Proposal(q, int(memory.groups.sizes.max()), problem.size)
+        q = problem.sweep_blocks(point, blocks, synchronous=bool(self.synchronous))
+        return Proposal(q, int(blocks.sizes.max()), problem.size)

@@ -132,7 +132,7 @@ class Run:
         if len(self.active) < self.problem.n_observations:
             self.problem = self.problem.take(self.active)
         self.best = self.point if state["best"] is None else state["best"]
-        self.stopping.restore(state["stopping"])
+        self.stopping.restore(state["stopping"], self.problem, self.point)
         self.memory = self.algorithm.start(self.problem, self.point)
         self.memory.restore(state["memory"], self.problem, self.point)
 
@@ -152,15 +152,11 @@ class Run:
         sweeps = proposal.updates / self.problem.size + tries
         self.iteration += 1
         self.step, self.sweeps = self.step + proposal.parallel_steps + tries, self.sweeps + sweeps
-        norm = self.problem.gradient_norm(new)
-        ends = self.stopping.check(self.problem, old, new, norm, sweeps)
-        ended = np.array([end is not None for end in ends])
+        norm, ends, ended = self._ends(old, new, sweeps)
         if new.carried and ended.all():
             # The end is declared on what the rows say, not on what was carried on from step to step.
             new = self.problem.evaluate(new.q, known=old)
-            norm = self.problem.gradient_norm(new)
-            ends = self.stopping.check(self.problem, old, new, norm, 0.0)
-            ended = np.array([end is not None for end in ends])
+            norm, ends, ended = self._ends(old, new, 0.0)
         elif new.carried and ended.any():
             new = self._with_exact_objective(new, np.flatnonzero(ended))
         self.objective[self.active], self.norm[self.active] = new.objective, norm
@@ -168,7 +164,13 @@ class Run:
         self.point = new
         self._remember_best()
         if ended.any():
-            self._finish(np.array(ends, dtype=object), old)
+            self._finish(ends, ended, old)
+
+    def _ends(self, old: Any, new: Any, sweeps: float) -> tuple[Array, Array, Array]:
+        """Return the gradient norm, how each observation ended, and whether it did."""
+        norm = self.problem.gradient_norm(new)
+        ends = self.stopping.check(self.problem, old, new, norm, sweeps)
+        return norm, ends, np.array([end is not None for end in ends])
 
     def _with_exact_objective(self, point: Any, which: Array) -> Any:
         """Return the point with the objective of some observations computed anew; the others go on."""
@@ -191,7 +193,7 @@ class Run:
         if not lower.any():
             return new, tries
         self.memory.forget(lower)
-        for q in self.algorithm.retreats(self.problem, old, new.q, self.memory):
+        for q in self.algorithm.retreats(self.problem, old, self.memory):
             tries += 1
             new = self.problem.evaluate(q.where(lower, new.q), known=old)
             lower = fell(old, new)
@@ -209,12 +211,10 @@ class Run:
         elif better.any():
             self.best = self.problem.evaluate(self.point.q.where(better, self.best.q))
 
-    def _finish(self, ends: Array, old: Any) -> None:
+    def _finish(self, ends: Array, ended: Array, old: Any) -> None:
         """Store the observations that have ended, each at the point that its status calls for, and go on without."""
-        ended = np.array([end is not None for end in ends])
-        back = np.array([end in (Status.NON_FINITE, Status.DECREASED) for end in ends])
         self.status[self.active[ended]] = ends[ended]
-        diverged = ends == Status.DIVERGED
+        back, diverged = (ends == Status.NON_FINITE) | (ends == Status.DECREASED), ends == Status.DIVERGED
         for which, point in ((back, old), (diverged, self.best), (ended & ~back & ~diverged, self.point)):
             self._keep(which, point)
         keep = np.flatnonzero(~ended)
@@ -224,7 +224,7 @@ class Run:
         self.problem, self.point = self.problem.take(keep), self.point.take(keep)
         self.memory = self.memory.take(keep)
         self.best = self.point if self.algorithm.monotone else self.best.take(keep)
-        self.stopping.take(keep)
+        self.stopping = self.stopping.take(keep)
 
     def _keep(self, which: Array, point: Any) -> None:
         if not which.any():

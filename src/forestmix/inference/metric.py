@@ -16,7 +16,6 @@ Newton's: each time that a step from the metric is refused, twice as many solves
 from __future__ import annotations
 
 from collections.abc import Iterator
-from copy import copy
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -75,16 +74,6 @@ class MetricNewton(JointNewton):
         self.trusted = np.zeros(n_observations, bool)
         self.from_metric, self.solves, self.pause = False, 0, 0
         self.setbacks, self.last_variances, self.jointly = 0, np.inf, False
-
-    def take(self, keep: Array) -> MetricNewton:
-        """Return the memory of the chosen observations."""
-        chosen = copy(self)
-        chosen.pairs = [Pair(*(part[keep] for part in pair)) for pair in self.pairs]
-        chosen.trusted = self.trusted[keep]
-        if self.last is not None:
-            mean, gradient, norm = self.last
-            chosen.last = (mean[keep], gradient[keep], norm[keep])
-        return chosen
 
     def forget(self, which: Array) -> None:
         """Do not step from the metric alone where it has just led astray, and wait longer each time that it does."""

@@ -8,14 +8,13 @@ none. What differs is how the equations are solved, and what the part of a step 
   conjugate gradients for arrays of other libraries;
 - ``MetricNewton`` (``inference.metric``): the means by a quasi-Newton metric and truncated conjugate gradients, the
   variances by their fixed point, for large W; it goes over to joint steps where the rows tie the two together;
-- ``TiltedNewton``: latents of any family under Gaussian rows (``problem.latent_curvature``).
+- ``TiltedNewton``: latents of any family under Gaussian rows (``problem.interfaces.gaussian_rows``).
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from copy import copy
 from typing import Any, Literal
 
 import array_api_compat
@@ -25,9 +24,9 @@ from forestmix.arrays import Array, host
 from forestmix.inference.backtracking import plain_retreats, step_sets
 from forestmix.inference.base import Accelerator, Proposal
 from forestmix.partition import Partition
-from forestmix.problem import latent_curvature
-from forestmix.problem.latent import LatentPoint, LatentProblem
+from forestmix.problem.latent import LatentProblem
 from forestmix.problem.newton_system import NewtonStep, newton_step
+from forestmix.problem.points import LatentPoint
 
 #: Shorter joint steps that are tried, and what each is of the last.
 SHORTER, SHRINK = 25, 0.25
@@ -61,7 +60,7 @@ class Newton(Accelerator):
         self.shorter, passes = self.steps(problem, point)
         return Proposal(next(self.shorter), 1 + passes, (1 + passes) * problem.size)
 
-    def retreats(self, problem: Any, point: Any, refused: Any) -> Iterator[Any]:
+    def retreats(self, problem: Any, point: Any) -> Iterator[Any]:
         """Yield shorter parts of the step, then the plain step and shorter parts of that, and no step."""
         yield from self.shorter
         yield from plain_retreats(problem, point)
@@ -148,12 +147,6 @@ class TiltedNewton(Newton):
         self.damping = np.ones((count, 1))
         self.objective = np.full(count, -np.inf)
 
-    def take(self, keep: Array) -> TiltedNewton:
-        """Return the memory of the chosen observations."""
-        chosen = copy(self)
-        chosen.damping, chosen.objective = self.damping[keep], self.objective[keep]
-        return chosen
-
     def forget(self, which: Array) -> None:
         """Damp the next steps of the observations whose step was refused."""
         if self.made > PLAIN:
@@ -170,8 +163,8 @@ class TiltedNewton(Newton):
             return iter([step_sets(problem, point, "red-black")[0]]), 0
         rows, q, above = problem.interfaces[0], point.q.layers[0], problem.above(point.q, 0)
         of_rows = rows.slope(problem.seen(point.q, 0), q)
-        slope = latent_curvature.gradient(rows, of_rows, q, above)
-        step, inner = latent_curvature.solve(rows, slope, q.sd, self.damping * rows.information[0])
+        slope = rows.gradient(of_rows, q, above)
+        step, inner = rows.solve(slope, q.sd, self.damping * rows.information[0])
         if rows.kind.discrete:
             # Tables of counts are as long as their means are large: these at most double, beyond what is small.
             step = np.minimum(step, q.mean + SMALL_COUNT)
@@ -180,7 +173,7 @@ class TiltedNewton(Newton):
         self.objective = point.objective
 
         def parts() -> Iterator[Any]:
-            fall = latent_curvature.image(rows, step)
+            fall = rows.image(step)
             for share in SHRINK ** np.arange(SHORTER_TILTED + 1):
                 new = point.q.replace(0, rows.step_from(q.mean + share * step, of_rows - share * fall, above))
                 if share == 1 and trapped.any():

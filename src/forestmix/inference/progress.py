@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from types import TracebackType
 from typing import Self
 
 import numpy as np
@@ -18,9 +17,7 @@ class NoProgress:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Nothing was opened."""
 
     def update(self, iteration: int, objective: Array, gradient_norm: Array, active: Array) -> None:
@@ -47,9 +44,7 @@ class ProgressBar(NoProgress):
         self._token = READING.set(self._read)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         READING.reset(self._token)
         self.bar.stop()
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from forestmix.arrays import Array
+from forestmix.inference.base import Memory
 from forestmix.inference.status import Status
 
 #: A run has stalled when neither objective nor gradient has improved for this many iterations and sweeps. Conjugate
@@ -22,7 +23,7 @@ LEAST_UNITS = 32
 SMALL = 1e-3
 
 
-class Stopping:
+class Stopping(Memory):
     """The stopping rules, and the little that they remember.
 
     Converged, when all of these hold:
@@ -54,21 +55,12 @@ class Stopping:
         self.idle_iterations = np.zeros(len(start.objective), int)
         self.near_iterations = np.zeros(len(start.objective), int)
 
-    def take(self, keep: Array) -> None:
-        """Forget the observations that have finished."""
-        for name in self.REMEMBERED:
-            setattr(self, name, getattr(self, name)[keep])
-
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps."""
         return {name: getattr(self, name) for name in self.REMEMBERED}
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
-        vars(self).update(state)
-
-    def check(self, problem: Any, old: Any, new: Any, norm: Array, sweeps: float) -> list[Status | None]:
-        """Return how each observation ended, or ``None`` where it goes on."""
+    def check(self, problem: Any, old: Any, new: Any, norm: Array, sweeps: float) -> Array:
+        """Return how each observation ended, the gravest status that applies, or ``None`` where it goes on."""
         finite = np.isfinite(new.objective)
         fell = new.objective < old.objective - (old.rounding + new.rounding)
         diverged = new.objective < self.first - DIVERGENCE * (1 + np.abs(self.first))
@@ -79,18 +71,12 @@ class Stopping:
         stalled = idle & ending & ~converged
         if stalled.any() and self.monotone:
             stalled &= norm <= np.maximum(SMALL, 10 * problem.gradient_rounding(new)) if not new.carried else False
-        ends: list[Status | None] = []
-        for k in range(len(norm)):
-            if not finite[k]:
-                ends.append(Status.NON_FINITE if self.monotone else Status.DIVERGED)
-            elif self.monotone and fell[k]:
-                ends.append(Status.DECREASED)
-            elif not self.monotone and (diverged[k] or (idle[k] and below_best[k])):
-                ends.append(Status.DIVERGED)
-            elif converged[k]:
-                ends.append(Status.CONVERGED)
-            else:
-                ends.append(Status.STALLED if stalled[k] else None)
+        ends = np.full(len(norm), None, dtype=object)
+        ends[stalled], ends[converged] = Status.STALLED, Status.CONVERGED
+        ends[fell if self.monotone else diverged | (idle & below_best)] = (
+            Status.DECREASED if self.monotone else Status.DIVERGED
+        )
+        ends[~finite] = Status.NON_FINITE if self.monotone else Status.DIVERGED
         return ends
 
     def _converged(self, problem: Any, old: Any, new: Any, norm: Array, ending: Array) -> Array:

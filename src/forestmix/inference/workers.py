@@ -82,7 +82,7 @@ class WorkerSteps(Accelerator):
         self.fallen += self.stale
         self.stale = False
 
-    def retreats(self, problem: Any, point: Any, refused: Any) -> Iterator[Any]:
+    def retreats(self, problem: Any, point: Any) -> Iterator[Any]:
         """Yield the same turns of workers that wait, if these did not, and then plain steps."""
         if self.fallen == 1:
             self.fallen += 1

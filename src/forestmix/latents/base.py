@@ -17,7 +17,10 @@ from forestmix.arrays import Array
 
 
 class Batch:
-    """A dataclass of arrays (N, ...) or (1, ...) of any library, and how observations are chosen and put back."""
+    """Arrays (N, ...) or (1, ...) of any library, and how observations are chosen and put back.
+
+    A dataclass, whose fields are arrays, other batches, tuples of these, or ``None``.
+    """
 
     def take(self, keep: Array) -> Self:
         """Return the arrays of the chosen observations."""
@@ -25,8 +28,7 @@ class Batch:
 
     def where(self, which: Array, other: Self) -> Self:
         """Return these arrays for the observations marked in ``which``, the other ones elsewhere."""
-        mine, its = self.aligned(other)
-        return type(self)(*(_where(which, getattr(mine, name), getattr(its, name)) for name in self._names()))
+        return self._map(lambda mine, its: _where(which, mine, its), other)
 
     def expanded(self, count: int) -> Self:
         """Return arrays with a row of its own for each of ``count`` observations."""
@@ -39,7 +41,7 @@ class Batch:
 
     def with_rows(self, rows: Array, other: Self) -> Self:
         """Return these arrays, which have a row for each observation, with ``other`` in place of the ``rows``."""
-        count = getattr(self, self._names()[0]).shape[0]
+        count = _first(self).shape[0]
         place, which = np.zeros(count, np.int64), np.zeros(count, bool)
         place[rows], which[rows] = np.arange(len(rows)), True
         return other.take(place).where(which, self)
@@ -67,8 +69,22 @@ class Batch:
     def _names(cls) -> list[str]:
         return [field.name for field in fields(cls)]  # type: ignore[arg-type]
 
-    def _map(self, function: Callable[[Array], Array]) -> Self:
-        return type(self)(*(function(getattr(self, name)) for name in self._names()))
+    def _map(self, function: Callable[..., Any], *other: Self) -> Self:
+        batches = self.aligned(*other) if other else (self,)
+        return type(self)(*(mapped(function, *(getattr(one, name) for one in batches)) for name in self._names()))
+
+
+def mapped(function: Callable[..., Any], part: Any, *other: Any) -> Any:
+    """Return a batch, or a tuple or list of such, with a function of each array; what is no array stays as it is.
+
+    The function is also given the array in the same place of ``other``.
+    """
+    if isinstance(part, Batch):
+        return part._map(function, *other)
+    if isinstance(part, tuple | list):
+        parts = [mapped(function, *own) for own in zip(part, *other, strict=True)]
+        return type(part)(*parts) if hasattr(part, "_fields") else type(part)(parts)
+    return function(part, *other) if getattr(part, "shape", ()) else part
 
 
 class Factors(Batch, ABC):
@@ -122,6 +138,13 @@ class Factors(Batch, ABC):
     def variance(self) -> Array:
         """The variance of each factor."""
         return self.sd**2
+
+
+def _first(part: Any) -> Any:
+    """Return the first array of a batch."""
+    while isinstance(part, Batch | tuple):
+        part = part[0] if isinstance(part, tuple) else getattr(part, part._names()[0])
+    return part
 
 
 def take_rows(array: Any, keep: Array) -> Any:

@@ -11,6 +11,10 @@ from forestmix.errors import ArgumentError
 from forestmix.model import DEF, Observations
 from forestmix.partition import Partition
 
+#: How many units of rounding, relative to the size of its terms, an objective may seem to fall by.
+ROUNDING_UNITS = 64
+SCHEDULES = ("red-black", "bottom-up", "top-down")
+
 
 class Acceleration(Enum):
     """The accelerated steps that a problem allows.
@@ -93,12 +97,8 @@ class Problem(ABC):
         """Raise where what the rows say of the latents is beyond the range of numbers: no step could be made."""
 
     @abstractmethod
-    def sets(self, schedule: str) -> list[Any]:
-        """Return the sets of latents that a plain step updates one after another, each set at once."""
-
-    @abstractmethod
-    def plain_step(self, point: Any, members: Any) -> Any:
-        """Return the factors after a forest mixture step of one of the ``sets``."""
+    def plain_step(self, point: Any, layers: Any) -> Any:
+        """Return the factors after a forest mixture step of some layers, which share no rows."""
 
     def refined(self, q: Any) -> Any:
         """Return the factors after a plain step with the best auxiliary parameters, where these are kept."""
@@ -119,3 +119,14 @@ def out_of_range(model: DEF) -> ArgumentError:
         "W must be such that the sums of its squares, times the rows' curvature (1 / sd^2 for Gaussian rows), are "
         f"finite in {model.dtype}; they overflow. Rescale W, x, b or sd, or use float64."
     )
+
+
+def sets_of_layers(schedule: str, count: int) -> list[list[int]]:
+    """Return the layers, 0 the lowest, that are updated at once, one set after another (paper, appendix C).
+
+    Those of a set share no rows.
+    """
+    if schedule == "red-black":
+        return [chosen for chosen in (list(range(0, count, 2)), list(range(1, count, 2))) if chosen]
+    order = range(count) if schedule == "bottom-up" else range(count - 1, -1, -1)
+    return [[layer] for layer in order]

@@ -5,8 +5,8 @@ Where two layers meet, an interface (``problem.interfaces``) knows what the rows
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -17,14 +17,11 @@ from forestmix.errors import ArgumentError
 from forestmix.latents import LATENTS, Factors, GaussianFactors, SpikeSlabFactors
 from forestmix.model import DEF, Observations
 from forestmix.partition import Partition
-from forestmix.problem import latent_curvature
-from forestmix.problem.base import Acceleration, Problem, out_of_range
+from forestmix.problem.base import ROUNDING_UNITS, Acceleration, Problem, out_of_range
 from forestmix.problem.given import as_layers
 from forestmix.problem.interfaces.base import Above
 from forestmix.problem.interfaces.choose import make_interfaces
-from forestmix.problem.layered import LayeredFactors
-from forestmix.problem.objective import ROUNDING_UNITS
-from forestmix.problem.schedules import sets_of_layers
+from forestmix.problem.points import LatentPoint, LayeredFactors
 from forestmix.problem.updates import part_way
 from forestmix.weights.layered import slices_of
 
@@ -34,20 +31,6 @@ REACH = 10.0
 CERTAIN = 1e200
 #: The largest standard deviation to start with, relative to the root of the largest number.
 WIDEST = 1e-4
-
-
-@dataclass(frozen=True)
-class LatentPoint:
-    """Factors with the bound at them: ``objective`` and ``rounding`` of each observation, (N,)."""
-
-    q: LayeredFactors
-    objective: Array
-    rounding: Array
-    carried: ClassVar[bool] = False
-
-    def take(self, keep: Array) -> LatentPoint:
-        """Return the point of the chosen observations."""
-        return LatentPoint(self.q.take(keep), self.objective[keep], self.rounding[keep])
 
 
 class LatentProblem(Problem):
@@ -70,6 +53,10 @@ class LatentProblem(Problem):
         chosen.data, chosen.interfaces = self.data.take(keep), [interface.take(keep) for interface in self.interfaces]
         return chosen
 
+    def start(self, init: Any, name: str = "init") -> LayeredFactors:
+        """Return factors that the user gave, checked, with the best auxiliary parameters."""
+        return self._with_auxiliary(as_layers(name, init, self.model, self.n_observations), best=True)
+
     def default_start(self) -> LayeredFactors:
         """Return q at the prior, each layer at what its parents' means give.
 
@@ -82,16 +69,15 @@ class LatentProblem(Problem):
         eta = np.broadcast_to(self.model.prior.bias, (count, self.model.latent_sizes[-1])).astype(np.float64)
         for family, interface in zip(self.model.latent_families[::-1], self.interfaces[::-1], strict=True):
             start = LATENTS[type(family)].tilted(family, eta, np.full_like(eta, least), np.zeros_like(eta))
-            layers.insert(0, start.expanded(count))
-            eta = interface.eta(layers[0])
-        parts = zip(self.interfaces, layers, strict=True)
-        return LayeredFactors(tuple(layers), tuple(interface.start(layer) for interface, layer in parts))
+            layers.insert(0, start)
+            eta = interface.eta(start)
+        return self._with_auxiliary(layers, best=False)
 
-    def start(self, init: Any, name: str = "init") -> LayeredFactors:
-        """Return factors that the user gave, checked, with the best auxiliary parameters."""
-        layers = [q.expanded(self.n_observations) for q in as_layers(name, init, self.model, self.n_observations)]
-        parts = zip(self.interfaces, layers, strict=True)
-        return LayeredFactors(tuple(layers), tuple(interface.start(layer, best=True) for interface, layer in parts))
+    def _with_auxiliary(self, layers: Sequence[Factors], *, best: bool) -> LayeredFactors:
+        """Return factors with a row for each observation, and auxiliary parameters to start with."""
+        wide = tuple(q.expanded(self.n_observations) for q in layers)
+        parts = zip(self.interfaces, wide, strict=True)
+        return LayeredFactors(wide, tuple(interface.start(layer, best=best) for interface, layer in parts))
 
     def split(self, q: LayeredFactors) -> tuple[Factors, ...]:
         """Return the factors of each latent layer."""
@@ -159,10 +145,10 @@ class LatentProblem(Problem):
         zero = np.zeros_like(above.eta)
         start = rows.kind.tilted(above.family, above.eta, zero, zero)
         far = start.sd + np.abs(q.mean - start.mean) if q.straight_tails else start.sd
-        slope = latent_curvature.gradient(rows, rows.slope(self.seen(point.q, 0), q), q, above)
+        slope = rows.gradient(rows.slope(self.seen(point.q, 0), q), q, above)
         with np.errstate(divide="ignore", over="ignore"):
             added = np.minimum((REACH * far) ** -2.0, CERTAIN) * (not q.several_optima)
-        step, _ = latent_curvature.solve(rows, slope, q.sd, added, forcing=0.0)
+        step, _ = rows.solve(slope, q.sd, added, forcing=0.0)
         maximum: Array = np.all(np.isfinite(step), axis=1)
         return np.where(maximum, np.sqrt(np.maximum(inner(slope, np.where(maximum[:, None], step, 0.0)), 0.0)), np.inf)
 
@@ -202,14 +188,10 @@ class LatentProblem(Problem):
         if not (np.isfinite(start.objective) if squares else ~np.isnan(start.objective)).all():
             raise out_of_range(self.model)
 
-    def sets(self, schedule: str) -> list[list[int]]:
-        """Return the sets of layers that share no rows."""
-        return sets_of_layers(schedule, len(self.interfaces))
-
-    def plain_step(self, point: LatentPoint, members: list[int]) -> LayeredFactors:
+    def plain_step(self, point: LatentPoint, layers: list[int]) -> LayeredFactors:
         """Return the factors after a parallel step of some layers, each from the same point: they share no rows."""
         q = point.q
-        for layer in members:
+        for layer in layers:
             q = q.replace(layer, self.interfaces[layer].step(*self._around(point.q, layer)))
         return q
 

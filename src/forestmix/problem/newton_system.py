@@ -29,7 +29,9 @@ import numpy as np
 import scipy
 
 from forestmix.arrays import Array, host, inner
+from forestmix.engines.rows import curvature_slopes
 from forestmix.problem.conjugate import conjugate_gradients, dot
+from forestmix.problem.sums import form
 from forestmix.weights.gram import OrthogonalFactor
 
 #: Multiplications that a factored step may take, for all observations: a fraction of a second.
@@ -72,7 +74,7 @@ def _factored_step(problem: Any, point: Any) -> NewtonStep:
     W = problem.weights.toarray().astype(np.float64)
     count, m = point.gradient.shape
     mean, log_sd, decrement = np.zeros((count, m)), np.zeros((count, m)), np.zeros(count)
-    slopes = problem.curvature_slopes(point) if problem.joint else None
+    slopes = _row_slopes(problem, point) if problem.joint else None
     prior = problem.prior.precision.astype(np.float64)
     factor = None
     for k in range(count):
@@ -83,13 +85,32 @@ def _factored_step(problem: Any, point: Any) -> NewtonStep:
     return NewtonStep(mean, log_sd, decrement)
 
 
+def _row_slopes(problem: Any, point: Any) -> tuple[Any, Any]:
+    """Return f and h of the rows, (N, n), 0 where x is missing."""
+    spread = problem.row_spread(point.q.sd)
+    # The ellipsis makes an array of what an engine may have left with chunks of W.
+    third, fourth = curvature_slopes(problem.row_data, point.terms.eta[...], spread)
+    if problem.objective_name == "elbo":
+        return third, fourth
+    return spread * third, point.terms.kappa + spread**2 * fourth
+
+
 def affordable(problem: Any) -> bool:
     """Return whether a factor is affordable."""
     return cost(problem) <= AFFORDABLE
 
 
-def distance(problem: Any, point: Any) -> Array:
-    """Return how many posterior standard deviations a mean may be from the optimum, (N,), see ``NewtonStep``."""
+def distance(problem: Any, point: Any, *, exactly: bool) -> Array:
+    """Return how many posterior standard deviations a mean may be from the optimum, (N,).
+
+    ``exactly``: by a factor where that is affordable, see ``NewtonStep``; and else by the prior's curvature.
+    """
+    if not (exactly and affordable(problem)):
+        if problem.on_host:
+            squared = problem.stacked.prior_variance(point.gradient.astype(np.float64))
+        else:
+            squared = host(form(point.gradient, 1 / problem.prior.precision))
+        return np.sqrt(squared + problem.variance_norm(point) ** 2 * problem.size)
     parts = [newton_step(problem, point).decrement, _rounding_of_rows(problem, point)]
     if not problem.joint:
         excess = problem.precision(point) * point.q.sd.astype(np.float64) ** 2 - 1
@@ -186,7 +207,7 @@ class _Products:
     def __init__(self, problem: Any, point: Any) -> None:
         self.xp = xp = array_api_compat.array_namespace(point.gradient)
         self.weights, self.prior, self.kappa = problem.weights, problem.prior.precision, point.terms.kappa
-        self.f, self.h = problem.curvature_slopes(point)
+        self.f, self.h = _row_slopes(problem, point)
         sd, precision = point.q.sd + 0 * point.gradient, problem.precision(point)
         paper = problem.objective_name == "fm"
         self.entries, self.scale = (abs(self.weights), sd) if paper else (self.weights.square(), sd**2)

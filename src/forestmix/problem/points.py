@@ -1,17 +1,20 @@
-"""Points of a problem with Gaussian latents: factors, and what is known at them."""
+"""Points of a problem: factors, and what is known at them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
+
+import numpy as np
 
 from forestmix.arrays import Array
 from forestmix.engines.protocol import RowTerms
-from forestmix.latents import GaussianFactors, take_rows
+from forestmix.latents import Batch, Factors, GaussianFactors
 
 
 @dataclass(frozen=True)
-class GaussianPoint:
+class GaussianPoint(Batch):
     """Factors q with all that was computed at them, for each observation of a batch.
 
     ``objective`` and ``rounding``: (N,), on the host; ``gradient``: slope of the objective in the means, (N, m);
@@ -34,20 +37,9 @@ class GaussianPoint:
         """The point at which the rows were looked at: this one."""
         return self
 
-    def take(self, keep: Array) -> GaussianPoint:
-        """Return the point of the chosen observations."""
-
-        def chosen(array: Any) -> Any:
-            return None if array is None else take_rows(array, keep)
-
-        return GaussianPoint(
-            self.q.take(keep), self.objective[keep], self.rounding[keep], chosen(self.gradient),
-            RowTerms(*map(chosen, self.terms)), chosen(self.curvature), chosen(self.exact), chosen(self.divergence),
-        )  # fmt: skip
-
 
 @dataclass(frozen=True)
-class CarriedPoint:
+class CarriedPoint(Batch):
     """A point whose objective and gradient follow from a step along a line, with the variances held.
 
     The rows were last looked at in ``origin``. ``squared_norm``: ``gradient^T P^-1 gradient``, (N,), with P the
@@ -66,8 +58,34 @@ class CarriedPoint:
         """That of the point where the rows were looked at."""
         return self.origin.rounding
 
-    def take(self, keep: Array) -> CarriedPoint:
-        """Return the point of the chosen observations."""
-        norm = None if self.squared_norm is None else self.squared_norm[keep]
-        gradient = take_rows(self.gradient, keep)
-        return CarriedPoint(self.origin.take(keep), self.q.take(keep), self.objective[keep], gradient, norm)
+
+@dataclass(frozen=True)
+class LayeredFactors(Batch):
+    """The factors of every latent layer, the lowest first, and the auxiliary parameters of the rows below each."""
+
+    layers: tuple[Factors, ...]
+    auxiliary: tuple[Batch | None, ...]
+
+    @cached_property
+    def mean(self) -> Array:
+        """The means of all layers, stacked."""
+        return np.concatenate([q.mean for q in self.layers], axis=1)
+
+    @cached_property
+    def sd(self) -> Array:
+        """The standard deviations of all layers, stacked."""
+        return np.concatenate([np.broadcast_to(q.sd, q.mean.shape) for q in self.layers], axis=1)
+
+    def replace(self, layer: int, q: Factors) -> LayeredFactors:
+        """Return the factors with one layer changed."""
+        return LayeredFactors((*self.layers[:layer], q, *self.layers[layer + 1 :]), self.auxiliary)
+
+
+@dataclass(frozen=True)
+class LatentPoint(Batch):
+    """Factors with the bound at them: ``objective`` and ``rounding`` of each observation, (N,)."""
+
+    q: LayeredFactors
+    objective: Array
+    rounding: Array
+    carried: ClassVar[bool] = False

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import scipy
 
-from forestmix.arrays import Array
-from forestmix.latents import GaussianFactors
+from forestmix.arrays import Array, host
+from forestmix.latents import ArrayFactors, GaussianFactors
 
 #: Row means from which on a fast-growing ``a`` is too large, and where the start puts such rows instead.
 TOO_LARGE, MODERATE = 50.0, 10.0
@@ -16,6 +16,14 @@ TOO_LARGE, MODERATE = 50.0, 10.0
 WEIGHT = 1e6
 #: How often rows whose means others have made too large are looked for.
 ROUNDS = 10
+
+
+def placed(problem: Any, q: GaussianFactors) -> GaussianFactors:
+    """Return factors in the library and place of W; there each observation has its own standard deviations."""
+    if problem.on_host:
+        return q
+    shape = (problem.n_observations, problem.size)
+    return ArrayFactors(*(problem.moved(np.broadcast_to(host(part), shape)) for part in (q.mean, q.sd)))
 
 
 def gaussian_start(problem: Any) -> GaussianFactors:
@@ -30,11 +38,11 @@ def gaussian_start(problem: Any) -> GaussianFactors:
     mean, sd = problem.stacked.prior_moments()
     start = GaussianFactors(np.broadcast_to(mean, shape).copy(), np.broadcast_to(sd, (1, shape[1])).copy())
     if problem.quadratic:
-        return problem.factors(start)
+        return placed(problem, start)
     if problem.on_host and not problem.family.curvature_is_bounded:
         start = GaussianFactors(_moderate_means(problem, start), start.sd)
     widest = float(problem.xp.max(abs(problem.weights).forward(problem.moved(sd))))
-    return problem.factors(GaussianFactors(start.mean, (start.sd / max(widest, 1)).astype(start.sd.dtype)))
+    return placed(problem, GaussianFactors(start.mean, (start.sd / max(widest, 1)).astype(start.sd.dtype)))
 
 
 def _moderate_means(problem: Any, start: GaussianFactors) -> Array:

@@ -100,9 +100,12 @@ class Interface(ABC):
     def target(self, seen: Array, parents: Factors, auxiliary: Any, above: Above) -> Factors:
         """Return the factors that each parent would take by itself, the others held."""
 
-    @abstractmethod
     def step(self, seen: Array, parents: Factors, auxiliary: Any, above: Above) -> Factors:
-        """Return the parents after a parallel step that is made not to lower the bound."""
+        """Return the parents after a parallel step that is made not to lower the bound.
+
+        That is the target itself where the parents are apart in the bound, so that all may go there at once.
+        """
+        return self.target(seen, parents, auxiliary, above)
 
     def sweep(self, seen: Array, parents: Factors, above: Above, order: Array) -> Factors:
         """Return the parents after each was updated to its exact optimum in turn, in this order."""

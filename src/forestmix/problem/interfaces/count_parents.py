@@ -11,6 +11,7 @@ which separates the parents, so that all of them are updated at once, each by a 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -21,7 +22,7 @@ import scipy
 from forestmix.arrays import Array
 from forestmix.families.row_expectations import log_partition
 from forestmix.latents import Batch, BernoulliFactors, Factors
-from forestmix.latents.poisson import PoissonFactors, grown
+from forestmix.latents.poisson import grown
 from forestmix.model import Layer
 from forestmix.problem.interfaces.base import Above, Interface
 from forestmix.problem.interfaces.solver import BRIEF, FULL, RowSolver
@@ -44,13 +45,11 @@ class Entries:
 
     @cached_property
     def _by_row(self) -> scipy.sparse.csr_array:
-        ones, count = np.ones(len(self.row)), len(self.row)
-        return scipy.sparse.csr_array((ones, (self.row, np.arange(count))), shape=(self.shape[0], count))
+        return _adding(self.row, self.shape[0])
 
     @cached_property
     def _by_column(self) -> scipy.sparse.csr_array:
-        ones, count = np.ones(len(self.row)), len(self.row)
-        return scipy.sparse.csr_array((ones, (self.column, np.arange(count))), shape=(self.shape[1], count))
+        return _adding(self.column, self.shape[1])
 
     def sum_rows(self, values: Array) -> Array:
         """Return the sum over each row of W, (N, nnz) -> (N, n)."""
@@ -129,10 +128,16 @@ class CountParents(Interface):
                 columns.append(entries.sum_columns(told) + y * above.eta)
             return np.stack(columns, axis=-1)
 
-        if self.kind is BernoulliFactors:
-            return BernoulliFactors.from_table(table(np.arange(2.0)))
-        return PoissonFactors.from_table(grown(lambda y: table(y) - scipy.special.gammaln(y + 1)))
+        return self.kind.from_table(log_weights(self.kind, table))  # type: ignore[attr-defined]
 
-    def step(self, seen: Array, parents: Factors, auxiliary: RowAuxiliary, above: Above) -> Factors:
-        """Return the target: the parents are apart in the bound, so all may go there at once."""
-        return self.target(seen, parents, auxiliary, above)
+
+def _adding(place: Array, size: int) -> scipy.sparse.csr_array:
+    """Return the matrix that adds up entries by their places."""
+    return scipy.sparse.csr_array((np.ones(len(place)), (place, np.arange(len(place)))), shape=(size, len(place)))
+
+
+def log_weights(kind: type[Factors], table: Callable[[Array], Array]) -> Array:
+    """Return ``table`` at the values of a count, 0 and 1 or as many as matter, and ``-log y!`` with the latter."""
+    if kind is BernoulliFactors:
+        return table(np.arange(2.0))
+    return grown(lambda y: table(y) - scipy.special.gammaln(y + 1))

@@ -13,19 +13,16 @@ what coordinate ascent pays for the exact objective and the forest mixture bound
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import scipy
 
 from forestmix.arrays import Array
 from forestmix.errors import ArgumentError
 from forestmix.families import Poisson
-from forestmix.latents import BernoulliFactors, Factors
-from forestmix.latents.poisson import PoissonFactors, grown
+from forestmix.latents import Factors
 from forestmix.model import Layer
 from forestmix.problem.interfaces.base import Above, Interface, with_columns
-from forestmix.problem.interfaces.count_parents import Entries
+from forestmix.problem.interfaces.count_parents import Entries, log_weights
 
 #: Where the integrand has fallen below rounding, and the digits (in nats) that the step is chosen for.
 END, DIGITS = 12.5, 40.0
@@ -70,15 +67,11 @@ class ExactCounts(Interface):
 
     def _updated(self, seen: Array, parents: Factors, above: Above, members: Array) -> Factors:
         """Return the exact coordinate update of the chosen parents, each with the others held."""
-        tables: Any = parents.log_table  # type: ignore[attr-defined]
-        return self._factors([self._of(k)._tables(k, seen, table, above, members) for k, table in enumerate(tables)])
-
-    def _factors(self, tables: list[Array]) -> Factors:
-        if self.kind is BernoulliFactors:
-            return BernoulliFactors.from_table(np.stack(tables))
-        length = max(table.shape[-1] for table in tables)
-        padded = [np.pad(table, [(0, 0), (0, length - table.shape[-1])], constant_values=-np.inf) for table in tables]
-        return PoissonFactors.from_table(np.stack(padded))
+        eta, known = np.broadcast_to(above.eta, parents.mean.shape), parents.log_table  # type: ignore[attr-defined]
+        tables = [[self._of(k)._table(j, k, seen[k], known[k], eta[k, j]) for j in members] for k in range(len(eta))]
+        length = max(len(table) for own in tables for table in own)
+        padded = [[np.pad(table, (0, length - len(table)), constant_values=-np.inf) for table in own] for own in tables]
+        return self.kind.from_table(np.array(padded))  # type: ignore[attr-defined]
 
     def _expected(self, log_table: Array) -> Array:
         """Return ``E a(eta_i)`` of every row for one observation, (n,)."""
@@ -120,17 +113,10 @@ class ExactCounts(Interface):
         trials = self.layer.family.take(rows).log_partition(np.zeros(len(rows))) / np.log(2)
         return trials * (0.5 * mean + np.log(2) + log_cosh)
 
-    def _tables(self, k: int, seen: Array, log_table: Array, above: Above, members: Array) -> Array:
-        """Return the log weights that the chosen parents would take, each with the others held, for observation k."""
-        eta = np.broadcast_to(above.eta, (len(seen), self.entries.shape[1]))[k]
+    def _table(self, j: int, k: int, seen: Array, log_table: Array, eta: float) -> Array:
+        """Return ``log p(y) + sum_i [E t(y_i) w_ij y - E a(eta_i | y_j = y)]`` for y = 0, 1, ..., of observation k."""
         observed = self.observed
         there = np.ones(self.layer.size, bool) if observed is None else observed[min(k, len(observed) - 1)]
-        tables = [self._table(j, seen[k], there, log_table, eta[j]) for j in members]
-        length = max(len(table) for table in tables)
-        return np.stack([np.pad(table, (0, length - len(table)), constant_values=-np.inf) for table in tables])
-
-    def _table(self, j: int, seen: Array, there: Array, log_table: Array, eta: float) -> Array:
-        """Return ``log p(y) + sum_i [E t(y_i) w_ij y - E a(eta_i | y_j = y)]`` for y = 0, 1, ..."""
         own = np.flatnonzero((self.entries.column == j) & there[self.entries.row])
         rows, weight = self.entries.row[own], self.entries.weight[own]
         n_entries = np.bincount(self.entries.row, minlength=self.layer.size)
@@ -150,6 +136,4 @@ class ExactCounts(Interface):
                 out[place] += np.sum(told * weight * y - expected)
             return out
 
-        if self.kind is BernoulliFactors:
-            return table(np.arange(2.0))
-        return grown(lambda y: table(y) - scipy.special.gammaln(y + 1))
+        return log_weights(self.kind, table)

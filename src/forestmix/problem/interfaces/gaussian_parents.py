@@ -29,16 +29,14 @@ class GaussianParents(Interface):
 
     def target(self, seen: Array, parents: Factors, auxiliary: None, above: Above) -> GaussianFactors:
         """Return the exact coordinate step of each parent, from the curvature at the current rows."""
-        gradient, prior, _, information = self._slopes(seen, parents, above)
-        return GaussianFactors(*forest_mixture_update(parents.mean, gradient, prior, information, information))
+        return self._updated(seen, parents, above, alone=True)
 
     def step(self, seen: Array, parents: Factors, auxiliary: None, above: Above) -> GaussianFactors:
         """Return the forest mixture step."""
-        gradient, prior, D, information = self._slopes(seen, parents, above)
-        return GaussianFactors(*forest_mixture_update(parents.mean, gradient, prior, D, information))
+        return self._updated(seen, parents, above, alone=False)
 
-    def _slopes(self, seen: Array, parents: Factors, above: Above) -> tuple[Array, Array, Array, Array]:
-        """Return the gradient in the means, the prior's precision, ``D``, and what the rows add to q's precision."""
+    def _updated(self, seen: Array, parents: Factors, above: Above, *, alone: bool) -> GaussianFactors:
+        """Return the parents after a step of all at once, or of each ``alone``, for which D is the exact curvature."""
         expected = self.layer.family.expected_log_partition(self.eta(parents), self.spread(parents))
         kappa, error = self.masked(expected.curvature), self.masked(self.layer.family.statistic(seen) - expected.slope)
         prior = above.family.sd.astype(np.float64) ** -2.0
@@ -46,4 +44,5 @@ class GaussianParents(Interface):
         sd = np.broadcast_to(parents.sd, parents.mean.shape)
         D = self.absolute.adjoint(self.absolute.forward(sd) * kappa) / sd
         information = D if self.objective == "fm" else self.squared.adjoint(kappa)
-        return gradient, prior, D, information
+        curvature = information if alone else D
+        return GaussianFactors(*forest_mixture_update(parents.mean, gradient, prior, curvature, information))

@@ -95,9 +95,10 @@ def infer(
         one_of("scales", scales, ("shared", "each"))
         _only_for_one_process(model, x, init=init, callback=callback, checkpoint=checkpoint)
         _check_options(tol, max_iter, progress, callback)
-        options: dict[str, Any] = {"algorithm": _algorithm(algorithm, objective, accelerate), "engine": engine}
-        options |= {"covariance": covariance, "tol": tol, "max_iter": max_iter, "memory_budget": memory_budget}
-        options["scales"] = scales
+        options = {
+            "algorithm": _algorithm(algorithm, objective, accelerate), "engine": engine, "covariance": covariance,
+            "tol": tol, "max_iter": max_iter, "memory_budget": memory_budget, "scales": scales,
+        }  # fmt: skip
         return _mapped(model, x, options, out, progress)
     if out is not None:
         raise ArgumentError("out must be None but for x in a Dask array (N, n), and W in one piece.")

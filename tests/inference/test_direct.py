@@ -8,7 +8,7 @@ from scipy import sparse
 
 import forestmix as fmx
 from forestmix.engines.reference import ReferenceEngine
-from forestmix.inference import direct
+from forestmix.inference import accelerate, direct
 from forestmix.model import observations
 from forestmix.problem import newton_system
 from forestmix.weights import as_weights, gram
@@ -72,6 +72,20 @@ def test_a_factor_takes_over_once_conjugate_gradients_have_spent_its_price(monke
     assert 6 <= auto.n_iter <= 8
     np.testing.assert_allclose(auto.mean, exact_mean(W, x, prior_sd=100.0), atol=1e-5)
     assert (np.diff(auto.trace.objective) >= -1e-9 * np.abs(auto.objective)).all()
+
+
+def test_an_orthogonal_factor_takes_over_from_a_point_whose_rows_were_not_looked_at(monkeypatch):
+    """It is affordable only once the other observation has ended; until then conjugate gradients carry the point on."""
+    monkeypatch.setattr(accelerate, "SMALL", 0)
+    monkeypatch.setattr(direct, "price", lambda problem, point, diagonal: 25.0)
+    rng = np.random.default_rng(0)
+    W = rng.standard_normal((60, 30)) * np.logspace(0, -3, 30)
+    monkeypatch.setattr(newton_system, "AFFORDABLE", 1.5 * 4 * 90 * 30 * 30)
+    x = np.stack([W @ np.full(30, 0.2) + 0.3, rng.standard_normal(60)])
+    found = fmx.infer(model_of(W, prior_sd=1e5), x, tol=1e-9)
+    assert found.converged.all()
+    assert found.n_iter[1] > 25
+    np.testing.assert_allclose(found.mean[1], exact_mean(W, x[1], prior_sd=1e5), rtol=1e-6)
 
 
 def in_no_order(W):

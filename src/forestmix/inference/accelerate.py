@@ -17,7 +17,7 @@ import numpy as np
 from forestmix.arrays import Array, host
 from forestmix.inference import direct
 from forestmix.inference.base import Accelerator, Proposal
-from forestmix.problem.conjugate import ConjugateDirections, Step
+from forestmix.problem.conjugate import ConjugateDirections
 from forestmix.problem.points import CarriedPoint
 from forestmix.problem.sums import form
 
@@ -92,7 +92,10 @@ class ConjugateSteps(Accelerator):
             self.computed = np.abs(point.objective)
             # The variances of the start are left at the first step; afterwards they are these already.
             point = problem.with_sd(point, self.sd, self.information)
-        step = self._step(problem, point)
+        self.directions.look(point.gradient)
+        # One pass over W.
+        kappa = point.origin.terms.kappa
+        step = self.directions.advance(point.gradient, lambda p: problem.normal_image(p, kappa))
         mean, gradient = point.q.mean + step.length * step.direction, point.gradient - step.length * step.image
         gain = 0.5 * host(step.length * step.length * step.curvature)[:, 0].astype(np.float64)
         self.steps += 1
@@ -106,17 +109,6 @@ class ConjugateSteps(Accelerator):
     def retreats(self, problem: Any, point: Any) -> Iterator[Any]:
         """Yield the plain step, which cannot lower the objective."""
         yield problem.plain_step(point.origin if point.carried else point, None)
-
-    def _step(self, problem: Any, point: Any) -> Step:
-        """Return the next conjugate step, one pass over W."""
-        kappa = point.origin.terms.kappa
-
-        def product(p: Any) -> tuple[Any, Any]:
-            image, curvature = problem.normal_image(p, kappa)
-            return image, curvature[:, None]
-
-        self.directions.look(point.gradient)
-        return self.directions.advance(point.gradient, product)
 
     def _is_due(self, problem: Any, point: Any, gain: Array) -> bool:
         """Return whether the rows have to be looked at again."""

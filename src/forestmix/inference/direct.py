@@ -64,6 +64,8 @@ def factor_of_rows(weights: Weights, kappa: Array, precision: Array) -> Factor:
 
 def orthogonal_step(problem: GaussianProblem, point: Any) -> Array:
     """Return the solution by QR of the weighted rows, made anew, which takes their errors and not the sum of these."""
+    if point.carried:  # whose rows are those of another point
+        point = problem.evaluate(point.q, known=point)
     return newton_step(problem, point).mean.astype(point.gradient.dtype)
 
 

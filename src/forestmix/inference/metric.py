@@ -150,19 +150,17 @@ class MetricNewton(JointNewton):
         """Solve for the Newton step by conjugate gradients, to FORCING; return it and the number of iterations."""
         new_pairs: list[tuple[Array, Array]] = []
 
-        def product(direction: Array) -> tuple[Array, Array]:
-            image, curvature = problem.normal_image(direction, point.terms.kappa)
-            return image, curvature[:, np.newaxis]
-
         def enough(residual: Array, squared: Array) -> Array:
             # All observations go on until the last one is there: a pass costs as much for one as for some.
             return np.full_like(norm, (np.sqrt(dot(residual, residual / precision)) <= FORCING * norm).all(), bool)
 
-        def keep(direction: Array, image: Array) -> None:
-            new_pairs.append((direction, image))
+        def product(direction: Array) -> tuple[Array, Array]:
+            return problem.normal_image(direction, point.terms.kappa)
 
         metric = partial(self._metric, precision=precision)
-        step = conjugate_gradients(point.gradient, product, metric, enough, INNER, keep).x
+        step = conjugate_gradients(
+            point.gradient, product, metric, enough, INNER, lambda *pair: new_pairs.append(pair)
+        ).x
         # Not before the solve has ended: conjugate gradients need one and the same metric throughout.
         for pair in new_pairs:
             self._keep(*pair)

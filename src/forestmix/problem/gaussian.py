@@ -148,12 +148,11 @@ class GaussianProblem(Problem):
         if D is None and self.grouped is not None and self.objective_name == "fm":
             D = self.grouped.curvature(q.sd, terms.kappa)
         H = sums.information if Want.INFORMATION in want else (old.exact if old else None)
-        divergence = old.divergence if old is not None and same else self._spread_divergence(q.sd)
-        return self._point(q, sums, terms, D, H, divergence)
+        return self._point(q, sums, terms, D, H)
 
-    def _point(self, q: GaussianFactors, sums: Any, terms: RowTerms, D: Any, H: Any, divergence: Any) -> GaussianPoint:
+    def _point(self, q: GaussianFactors, sums: Any, terms: RowTerms, D: Any, H: Any) -> GaussianPoint:
         """Return the point, with the prior's part of the objective and of its slope."""
-        away = q.mean - self.prior.mean
+        away, divergence = q.mean - self.prior.mean, self._spread_divergence(q.sd)
         away_form = 0.5 * form(away, self.prior.precision)
         value, size = sums.value, sums.magnitude
         if self.quadratic:
@@ -167,7 +166,7 @@ class GaussianProblem(Problem):
             size = size + 2 * inner(np.abs(terms.error[:, n:]), np.abs(q.mean[:, :lower]))
         objective, rounding = host(value - away_form - divergence), self._unit * host(size)
         gradient = sums.gradient - away * self.prior.precision
-        return GaussianPoint(q, objective, np.asarray(rounding), gradient, terms, D, H, divergence)
+        return GaussianPoint(q, objective, np.asarray(rounding), gradient, terms, D, H)
 
     def _spread(self, sd: Any) -> Spread | Any:
         """Return which spread the objective has, or the spread itself where Jensen's inequality is in groups."""
@@ -188,12 +187,11 @@ class GaussianProblem(Problem):
 
         The variances' part of the objective is ``-(1/2) sum_j sigma_j^2 information_j - KL``; all else stays.
         """
-        divergence = self._spread_divergence(sd)
-        before = 0.5 * form(point.q.sd, self.information(point)) + point.divergence
-        gain = before - 0.5 * form(sd, information) - divergence
+        before = 0.5 * form(point.q.sd, self.information(point)) + self._spread_divergence(point.q.sd)
+        gain = before - 0.5 * form(sd, information) - self._spread_divergence(sd)
         D = information if self.objective_name == "fm" else None
         q, objective = type(point.q)(point.q.mean, sd), point.objective + host(gain)
-        return replace(point, q=q, objective=objective, curvature=D, divergence=divergence)
+        return replace(point, q=q, objective=objective, curvature=D)
 
     def information(self, point: Any) -> Any:
         """Return what the rows add to the precision of q: ``D`` for the paper's bound, ``H`` for the ELBO."""
@@ -224,9 +222,9 @@ class GaussianProblem(Problem):
         return found
 
     def normal_image(self, p: Any, kappa: Any) -> tuple[Any, Any]:
-        """Return ``A p``, (N, m), and ``p^T A p``, (N,), with ``A = diag(1 / sigma0^2) + W^T diag(kappa) W``."""
+        """Return ``A p``, (N, m), and ``p^T A p``, (N, 1), with ``A = diag(1 / sigma0^2) + W^T diag(kappa) W``."""
         image, squares = self.engine.normal_product(self.layer, kappa, p)
-        return image + p * self.prior.precision, squares + form(p, self.prior.precision)
+        return image + p * self.prior.precision, (squares + form(p, self.prior.precision))[:, None]
 
     def spread_at(self, information: Any, old: Any) -> Any:
         """Return ``1 / sqrt(1 / sigma0_j^2 + information_j)``, the best spread, or ``old`` where rounding is all."""

@@ -43,9 +43,8 @@ class LatentProblem(Problem):
         self.interfaces: Any = make_interfaces(model, data, objective)
         exact = all(interface.objective == "elbo" for interface in self.interfaces)
         self.objective_name, self.climbed = ("elbo", "elbo") if exact else ("fm", "grouped")
-        #: Whether there is one latent layer, under Gaussian rows, and the ELBO is climbed.
-        self.has_curvature = exact and len(self.interfaces) == 1 and self.interfaces[0].quadratic
-        self.acceleration = Acceleration.TILTED if self.has_curvature else Acceleration.NONE
+        tilted = exact and len(self.interfaces) == 1 and self.interfaces[0].quadratic
+        self.acceleration = Acceleration.TILTED if tilted else Acceleration.NONE
 
     def take(self, keep: Array) -> LatentProblem:
         """Return the problem of the chosen observations."""
@@ -139,7 +138,7 @@ class LatentProblem(Problem):
         square is the nats that are missing. Where a model has no such curvature it is 0; at a
         saddle it is infinite.
         """
-        if not self.has_curvature:
+        if self.acceleration is Acceleration.NONE:
             return np.zeros(len(point.objective))
         rows, q, above = self.interfaces[0], point.q.layers[0], self.above(point.q, 0)
         zero = np.zeros_like(above.eta)
@@ -156,7 +155,7 @@ class LatentProblem(Problem):
         """Return what rounding leaves of ``gradient_norm``, (N,): of the means themselves, and of the rows' slopes."""
         unit = float(np.finfo(self.model.dtype).eps)
         least = np.full(len(point.objective), ROUNDING_UNITS * unit)
-        if not self.has_curvature:
+        if self.acceleration is Acceleration.NONE:
             return least
         rows, q = self.interfaces[0], point.q.layers[0]
         slope = rows.absolute.adjoint(rows.kappa * self._row_sizes(point.q)).astype(np.float64)

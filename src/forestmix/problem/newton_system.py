@@ -72,17 +72,15 @@ def newton_step(problem: Any, point: Any) -> NewtonStep:
 
 def _factored_step(problem: Any, point: Any) -> NewtonStep:
     W = problem.weights.toarray().astype(np.float64)
-    count, m = point.gradient.shape
-    mean, log_sd, decrement = np.zeros((count, m)), np.zeros((count, m)), np.zeros(count)
     slopes = _row_slopes(problem, point) if problem.joint else None
     prior = problem.prior.precision.astype(np.float64)
-    factor = None
-    for k in range(count):
+    factor, found = None, []
+    for k in range(len(point.gradient)):
         if factor is None or len(point.terms.kappa) > 1:
             factor = _Factor(W, point.terms.kappa[k].astype(np.float64), prior)
         own = None if slopes is None else (slopes[0][k], slopes[1][k])
-        mean[k], log_sd[k], decrement[k] = _Factored(problem, point, factor, k).solve(own)
-    return NewtonStep(mean, log_sd, decrement)
+        found.append(_Factored(problem, point, factor, k).solve(own))
+    return NewtonStep(*map(np.array, zip(*found, strict=True)))
 
 
 def _row_slopes(problem: Any, point: Any) -> tuple[Any, Any]:

@@ -19,7 +19,7 @@ class GaussianPoint(Batch):
 
     ``objective`` and ``rounding``: (N,), on the host; ``gradient``: slope of the objective in the means, (N, m);
     ``terms``: of the rows; ``curvature``: ``D``, and ``exact``: ``H_j = sum_i w_ij^2 kappa_i``, (N or 1, m), each
-    ``None`` where it was not asked for; ``divergence``: what the standard deviations add to KL(q || p), (N or 1,).
+    ``None`` where it was not asked for.
     """
 
     q: GaussianFactors
@@ -29,7 +29,6 @@ class GaussianPoint(Batch):
     terms: RowTerms
     curvature: Any
     exact: Any
-    divergence: Any
     carried: ClassVar[bool] = False
 
     @property

@@ -7,11 +7,8 @@ it is not stored again, and the factor is made anew when it is asked for: the sa
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple
-
-import scipy
 
 from forestmix.errors import ForestmixError
 from forestmix.files.codec import Codec, state
@@ -77,15 +74,18 @@ def _block(one: BlockFactor) -> dict[str, Any]:
     """Return what defines the covariance: curvatures, or where W is elsewhere its factor."""
     if not len(one.kappa):
         parts = one._parts
-        U = parts.U.tocsr() if is_sparse(parts.U) else parts.U
-        return {"precision": one.prior_precision, "columns": one.columns, "factor": replace(parts, U=U)}
+        U = sparse_fields(parts.U.tocsr()) if is_sparse(parts.U) else parts.U
+        factor = {"diagonal": parts.diagonal, "U": U, "L": parts.L}
+        return {"precision": one.prior_precision, "columns": one.columns, "factor": factor}
     wider = None if one._wider is None else list(one._wider)
     return {"kappa": one.kappa, "precision": one.prior_precision, "held": one._held is not None, "wider": wider}
 
 
 def _built_block(given: dict[str, Any], around: Surroundings) -> BlockFactor:
     if "factor" in given:
-        return BlockFactor.of_factor(given["columns"], given["factor"], given["precision"])
+        diagonal, U, L = (given["factor"][name] for name in ("diagonal", "U", "L"))
+        parts = _Parts(diagonal, built_sparse(U) if isinstance(U, dict) else U, L)
+        return BlockFactor.of_factor(given["columns"], parts, given["precision"])
     one = BlockFactor(around.columns, given["kappa"], given["precision"])
     # Files of older versions have no variances wider than q's.
     if given.get("wider") is not None:
@@ -192,8 +192,6 @@ def _as_number(value: Any) -> Any:
 
 CODECS = (
     state("columns", Columns, ("shape", "block", "rest", "_weights", "_rows", "_last")),
-    state("factor", _Parts, ("diagonal", "U", "L")),
-    Codec("sparse matrix", scipy.sparse.csr_array, sparse_fields, built_sparse),
     state(
         "posterior of a scale", ScalePosterior,
         ("scale", "_theta", "_density", "_cumulative", "mean", "sd", "log_mean", "log_sd"),

@@ -143,7 +143,8 @@ def test_blocks_of_rows_are_as_all_at_once(monkeypatch):
     monkeypatch.setattr(along, "LEFT_OUT", -1.0)
     without_series = along.along_coordinates(rows, fit, coordinates)
     for one, other, third in zip(whole, parts, without_series, strict=True):
-        np.testing.assert_allclose(np.stack(one), np.stack(other), rtol=1e-12)
+        # Sums over rows of which little is left: their last digits depend on the processor's order of adding.
+        np.testing.assert_allclose(np.stack(one), np.stack(other), rtol=1e-12, atol=1e-13)
         np.testing.assert_allclose(np.stack(one), np.stack(third), rtol=1e-8)
 
 

@@ -168,7 +168,7 @@ class BayesianClassifier(ClassifierMixin, _Linear):
             raise ValueError(f"Unknown label type: {type_of_target(y)!r}")
         self.classes_ = np.unique(y)
         if len(self.classes_) < 2:
-            raise ValueError(f"BayesianClassifier needs two classes or more; y has one class: {self.classes_[0]!r}.")
+            raise ValueError(f"BayesianClassifier needs two classes or more; y has one class: {self.classes_[0]}.")
         wanted = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
         self._linears = [self._fit_one(X, (y == one).astype(np.float64), weights) for one in wanted]
         self.coef_, self.coef_sd_ = (

@@ -105,10 +105,12 @@ class Fit(Saved):
             level: probability of the central intervals.
             trials: of a binomial response in new rows: the name of a column, an array or a number; 1 when left out, so
                 that the prediction is a probability.
-            offset: as in ``regress``.
+            offset: as in ``regress``; to be given for new rows if the fit had one.
 
         """
         between_zero_and_one("level", level)
+        if new_data is not None and offset is None and self._has_offset:
+            raise ArgumentError("offset must be given with new_data, since the fit had offset=; 0 stands for none.")
         extra, table = Extra(trials=trials, offset=offset), table_chunks(new_data, "new_data")
         if table is not None:
             from forestmix.regression.chunked_fit import predict_chunks
@@ -211,6 +213,11 @@ class Fit(Saved):
 
     def _repr_html_(self) -> str:
         return self.summary()._repr_html_()
+
+    @property
+    def _has_offset(self) -> bool:
+        """Whether the fit had an offset that does not stand in the formula."""
+        return bool(np.any(self.cases.offset))
 
     def _responses(self) -> Array:
         return self.cases.response[~np.isnan(self.cases.response)]

@@ -187,8 +187,9 @@ class Fit(Saved):
         """
         from forestmix.plots import plot_predictive
 
-        trials = None if self.cases.trials is None else self.cases.trials[~np.isnan(self.cases.response)]
-        return plot_predictive(self._responses(), self.simulate(size, rng), self.family != "gaussian", axes, trials)
+        whole, drawn = self.family != "gaussian", self.simulate(size, rng)
+        trials, weights = self._answered(self.cases.trials), self._answered(self.cases.weights)
+        return plot_predictive(self._responses(), drawn, whole, axes, trials, weights)
 
     def to_xarray(self, level: float = 0.9) -> Any:
         """Return mean, sd and interval of every effect and scale as a labelled dataset of xarray (docs/files.md)."""
@@ -221,6 +222,10 @@ class Fit(Saved):
 
     def _responses(self) -> Array:
         return self.cases.response[~np.isnan(self.cases.response)]
+
+    def _answered(self, values: Array | None) -> Array | None:
+        """Return the entries of a vector of cases for those with a response."""
+        return None if values is None else values[~np.isnan(self.cases.response)]
 
     def _effects(self, columns: slice, level: float) -> dict[str, Array]:
         parts = (self.posterior.mean, self.posterior.sd, *self.posterior.interval(level))
@@ -266,7 +271,7 @@ def units_of(fit: Fit) -> Array:
     slopes of a group has the sd of the column that the slopes are of.
     """
     weights = fit.model.layers[0].weights.in_double()
-    given = None if fit.cases.weights is None else fit.cases.weights[~np.isnan(fit.cases.response)]
+    given = fit._answered(fit.cases.weights)
     share = np.full(weights.shape[0], 1 / weights.shape[0]) if given is None else given / np.sum(given)
     n_fixed = fit.design.n_fixed
     fixed = _units(weights.adjoint(share)[:n_fixed], weights.square().adjoint(share)[:n_fixed])

@@ -50,8 +50,8 @@ def regress(
         family: "gaussian", "bernoulli", "binomial" or "poisson", with its usual link.
         prior: priors by the names of terms, where the defaults should not hold (``fit.priors`` prints them): a number
             is an sd around 0, a pair a mean and an sd, a scale such as ``scales.HalfNormal(1.0)`` an unknown sd;
-            "flat" makes it all but flat; "noise" is the sd of Gaussian rows, "fixed" all fixed effects but the intercept.
-            ``prior="flat"`` makes all fixed effects so.
+            "flat" makes it all but flat. "noise" is the sd of Gaussian rows, "fixed" are all fixed effects but the
+            intercept; ``prior="flat"`` makes them all flat, the intercept too.
         trials: of a binomial response: a column's name, an array, or one number.
         offset: added to the predictor, likewise.
         weights: case weights, likewise; a row of weight 2 counts as two.

@@ -46,6 +46,15 @@ def test_a_dot_is_all_other_columns(formula, same):
     assert ours.predict(TABLE.drop(columns="y").head(2)).mean == pytest.approx(ours.predict().mean[:2])
 
 
+def test_a_dot_is_spelled_out_in_the_formula():
+    assert regress("y ~ . + (1 | g)", TABLE).formula == "y ~ `a b` + größe + `class` + level + (1 | g)"
+    assert regress("y ~ .:g", TABLE[["y", "größe", "class", "g"]]).formula == "y ~ (größe + `class` + g):g"
+    many = {f"a column of number {k}": TABLE["größe"] + k * TABLE["a b"] for k in range(30)}
+    title = str(regress("y ~ .", {"y": TABLE["y"], **many}).summary()).splitlines()[0]
+    assert len(title) < 200
+    assert title.endswith(" ..., gaussian, 60 rows")
+
+
 def test_a_dot_leaves_out_weights_trials_and_what_is_quoted():
     table = TABLE[["größe", "g"]].assign(y=1, n=3, w=2.0)
     fit = regress("y ~ . + C(g, Treatment('.'))", table.assign(g=np.tile(list(".vw"), 20)), "binomial", trials="n",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from copy import copy
+from textwrap import shorten
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,9 @@ from forestmix.regression.priors import Priors
 from forestmix.regression.solve import Solution, at_scale_means
 from forestmix.regression.table_chunks import table_chunks
 from forestmix.saving import Saved
+
+#: Letters of a formula that stand above a summary.
+FORMULA = 160
 
 
 class Fit(Saved):
@@ -77,7 +81,8 @@ class Fit(Saved):
         scales = self._scales(level)
         columns = {name: np.concatenate([fixed[name], scales[name]]) for name in fixed}
         index = [*self.design.fixed_names, *(f"sd({name})" for name in self.priors.unknown)]
-        title = f"{self.formula}, {self.family}, {self.model.n_observed} rows"
+        formula = shorten(self.formula, FORMULA, placeholder=" ...")
+        title = f"{formula}, {self.family}, {self.model.n_observed} rows"
         return Table(index, columns, title, self._notes())
 
     def groups(self, term: str | None = None, level: float = 0.9) -> Table:

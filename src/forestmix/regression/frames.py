@@ -20,7 +20,7 @@ def libraries() -> tuple[Any, Any, Any]:
         import narwhals
         import pandas
     except ImportError as error:
-        raise MissingExtraError(f"A regression from a table needs {error.name}: {EXTRA}") from error
+        raise MissingExtraError(f"A regression from a table needs {str(error.name).split('.')[0]}: {EXTRA}") from error
     return pandas, narwhals, formulaic
 
 

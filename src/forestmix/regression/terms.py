@@ -125,8 +125,15 @@ def has_dot(text: str) -> bool:
 def with_columns(text: str, columns: Sequence[str]) -> str:
     """Return a part of a formula with its dots replaced by the sum of some columns."""
     names = (name if name.isidentifier() and not iskeyword(name) else f"`{name}`" for name in columns)
-    every = f"({' + '.join(names)})"
-    return _DOT.sub(lambda found: found[1] or every, text)
+    every = " + ".join(names)
+
+    def replaced(found: re.Match[str]) -> str:
+        if found[1]:
+            return found[1]
+        before, after = text[: found.start()].rstrip()[-1:], text[found.end() :].lstrip()[:1]
+        return every if before in "~+" and after in "+-" else f"({every})"
+
+    return _DOT.sub(replaced, text)
 
 
 def column_name(factor: str) -> str:

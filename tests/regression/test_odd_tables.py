@@ -116,6 +116,7 @@ def test_priors_of_columns_that_are_named_like_other_priors(name):
     ("change", "message"),
     [
         ({"prior": 3}, "prior must be a dictionary .* got 3"),
+        ({"prior": {"noise": (1, 2)}}, r"must be an sd above 0, or a scale .* got \(1, 2\)"),
         ({"weights": -1.0}, "weights must be .* got -1"),
         ({"weights": 0.0}, "weights must be .* got 0"),
         ({"family": "binomial", "formula": "level ~ g", "trials": 3.5}, "trials must be .* got 3.5"),

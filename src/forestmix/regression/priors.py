@@ -254,7 +254,7 @@ def _scale(name: str, value: Any) -> float | Scale:
     if is_number(value) and 0 < value < np.inf:
         return float(value)
     raise ArgumentError(
-        f"prior[{name!r}] must be an sd above 0, a pair (mean, sd), or a scale such as "
+        f"prior[{name!r}] must be an sd above 0, {'' if name == NOISE else 'a pair (mean, sd), '}or a scale such as "
         f"forestmix.scales.HalfNormal(1.0); got {value!r}."
     )
 

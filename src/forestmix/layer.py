@@ -13,7 +13,7 @@ from forestmix.errors import ArgumentError
 from forestmix.families import Family
 from forestmix.families.prior import row_family
 from forestmix.families.weighted import alike, checked_case_weights, weighted
-from forestmix.tables import labelled_weights
+from forestmix.tables import labelled_weights, row_labels
 from forestmix.weights import Weights, as_weights
 
 
@@ -25,7 +25,8 @@ class Layer:
         W: weights, n rows by m parents: a dense array, any ``scipy.sparse`` format, or a ``Weights`` object.
             Their precision (float32 or float64) is the precision of everything computed with the layer. The columns of
             a data frame are the ``labels`` of the parents, which tables and files show; categories that are words
-            have an indicator, and a parent, for each level.
+            have an indicator, and a parent, for each level. The index of a frame of pandas has the labels of the rows,
+            by which data with labels are put in order.
         b: bias, one number or one for each row.
         case_weights: one for each row of the data, (n,), or for each row and observation, (N, n): ``w_i`` multiplies
             the log-likelihood of row i, so that weight 2 is the row twice, and a row of weight 0 is left out, as one
@@ -34,6 +35,7 @@ class Layer:
     """
 
     def __init__(self, family: Family, W: Any, b: npt.ArrayLike = 0.0, case_weights: Any = None) -> None:
+        self.row_labels = row_labels(W)
         W, self.labels = labelled_weights(W)
         self.weights: Weights = as_weights(W)
         self.family = row_family("family", family).astype(self.dtype)

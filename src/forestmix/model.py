@@ -20,6 +20,7 @@ from forestmix.families.unknown import scales_of, with_default_scale, with_scale
 from forestmix.layer import Layer
 from forestmix.saving import Saved
 from forestmix.scales import Scale, values_of
+from forestmix.tables import column_labels, in_order, row_labels
 
 
 class Prior:
@@ -224,30 +225,36 @@ class Observations:
 
     ``observed`` is ``None`` when nothing is missing, else (N, n) with True for an entry that is there, or (1, n) where
     all observations miss the same ones (``shared``).
-    ``single`` remembers that the caller gave one observation without a leading axis.
+    ``single`` remembers that the caller gave one observation without a leading axis; ``labels`` are those of the
+    observations, the index of a frame.
     """
 
     x: Array
     observed: Array | None
     single: bool
+    labels: tuple[Any, ...] | None = None
 
     def take(self, keep: Array) -> Observations:
         """Return the chosen observations."""
         observed = self.observed
         if observed is not None and len(observed) == len(self.x):
             observed = observed[keep]
-        return Observations(self.x[keep], observed, self.single)
+        labels = None if self.labels is None else tuple(self.labels[k] for k in np.arange(len(self.x))[keep])
+        return Observations(self.x[keep], observed, self.single, labels)
 
     def shared(self) -> Observations:
         """Return the same with one row of ``observed`` where it serves all observations."""
         observed = self.observed
         if observed is None or not (observed == observed[:1]).all():
             return self
-        return Observations(self.x, observed[:1], self.single)
+        return Observations(self.x, observed[:1], self.single, self.labels)
 
 
 def observations(model: DEF, x: npt.ArrayLike) -> Observations:
-    """Check data against a model; NaN marks a missing entry, as does the mask of a masked array."""
+    """Check data against a model; NaN marks a missing entry, as does the mask of a masked array.
+
+    Where both have labels, data are put in the order of W's rows.
+    """
     if not isinstance(model, DEF):
         raise ArgumentError(f"model must be a forestmix.DEF; got {type(model).__name__}.")
     array = numbers("x", x, missing=True)
@@ -256,13 +263,14 @@ def observations(model: DEF, x: npt.ArrayLike) -> Observations:
         raise ArgumentError(f"x must have shape ({n},) or (N, {n}) for this model; got {array.shape}.")
     if array.shape[0] == 0:
         raise ArgumentError("x must hold at least one observation; got none.")
-    given = in_precision("x", array, model.dtype)
+    order = in_order("x", column_labels(x) if array.ndim == 2 else row_labels(x), model.layers[0].row_labels)
+    given = in_precision("x", array if order is None else array[..., order], model.dtype)
     missing = np.isnan(given) | model.layers[0].left_out_of(array.shape)
     filled = finite("x", np.where(missing, given.dtype.type(0), given))
     # In the shape that it was given in, so that errors speak of the caller's own indices.
     model.layers[0].family.check_support("x", given)
     observed = np.atleast_2d(~missing) if missing.any() else None
-    return Observations(np.atleast_2d(filled), observed, array.ndim == 1)
+    return Observations(np.atleast_2d(filled), observed, array.ndim == 1, row_labels(x) if array.ndim == 2 else None)
 
 
 def _check_fit(position: int, below: Layer, above: Layer) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import date, datetime, timedelta
 from numbers import Real
 from typing import Any
@@ -95,6 +95,27 @@ def column_labels(frame: Any) -> tuple[Any, ...] | None:
         return None
     numbered = type(frame.columns).__name__ == "RangeIndex" and list(frame.columns) == list(range(len(frame.columns)))
     return None if numbered else tuple(map(plain_label, frame.columns))
+
+
+def row_labels(frame: Any) -> tuple[Any, ...] | None:
+    """Return the labels of the rows of a frame or series of pandas; ``None`` for others, and if they are numbered."""
+    if not type(frame).__module__.startswith("pandas") or not hasattr(frame, "to_numpy") or not hasattr(frame, "index"):
+        return None
+    index = frame.index
+    numbered = type(index).__name__ == "RangeIndex" and list(index) == list(range(len(index)))
+    return None if numbered else tuple(map(plain_label, index))
+
+
+def in_order(name: str, given: Sequence[Any] | None, wanted: Sequence[Any] | None) -> list[int] | None:
+    """Return the places of the wanted labels among those given; ``None`` if they are the same, or either has none."""
+    if given is None or wanted is None or list(given) == list(wanted):
+        return None
+    places = {label: place for place, label in enumerate(given)}
+    absent = [label for label in wanted if label not in places]
+    if absent or len(places) < len(given) or len(set(wanted)) < len(wanted):
+        problem = f"{label_text(absent[0])!r} is not there" if absent else "they are not each there once"
+        raise ArgumentError(f"{name} must have the labels of W's rows; {problem}. Arrays have no labels: x.to_numpy().")
+    return [places[label] for label in wanted]
 
 
 def labelled_weights(W: Any) -> tuple[Any, tuple[Any, ...] | None]:

@@ -100,3 +100,45 @@ def test_labels_that_are_missing_are_texts():
     assert plain_label(float("nan")) == "nan"
     assert plain_label(pandas.NaT) == "NaT"
     assert plain_label(np.int64(3)) == 3
+
+
+def batch():
+    rows, latents = [f"gene {i}" for i in range(6)], ["left", "right"]
+    weights = pandas.DataFrame(W[:6, :2], index=rows, columns=latents)
+    model = fmx.DEF(fmx.Layer(fmx.Gaussian(sd=0.5), weights))
+    return model, pandas.DataFrame(model.sample(0, 3).x, index=["ann", "bob", "cid"], columns=rows)
+
+
+def test_observations_keep_the_names_of_their_rows(tmp_path):
+    model, x = batch()
+    result = fmx.infer(model, x)
+    result.save(tmp_path / "r.nc")
+    for found in (result, result.posterior(), fmx.load(tmp_path / "r.nc")):
+        assert found.to_pandas().index.tolist()[1:3] == [("ann", "right"), ("bob", "left")]
+        assert found.to_xarray()["observation"].values.tolist() == ["ann", "bob", "cid"]
+    chosen = result.posterior().take([2, 0]).to_pandas()
+    np.testing.assert_allclose(chosen.loc["cid", "mean"], result.mean[2])
+    assert result.posterior().take(1).to_pandas().index.tolist() == ["left", "right"]
+    assert fmx.infer(model, x.to_numpy()).to_xarray()["observation"].values.tolist() == [0, 1, 2]
+    assert fmx.infer(model, x[[*x.columns]].reset_index(drop=True)).data.labels is None
+
+
+def test_data_with_labels_are_put_in_the_order_of_the_rows(tmp_path):
+    model, x = batch()
+    expected = fmx.infer(model, x.to_numpy()).mean
+    model.save(tmp_path / "m.nc")
+    for known in (model, fmx.load(tmp_path / "m.nc")):
+        assert np.array_equal(fmx.infer(known, x[x.columns[::-1]]).mean, expected)
+        assert np.array_equal(fmx.infer(known, x.loc["bob"].sort_index(ascending=False)).mean, expected[1])
+    swapped = polars.DataFrame({name: x[name].to_numpy() for name in reversed(list(x))})
+    assert np.array_equal(fmx.infer(model, swapped).mean, expected)
+    assert fmx.elbo(model, x[x.columns[::-1]], fmx.infer(model, x)) == pytest.approx(fmx.infer(model, x).elbo)
+
+
+def test_data_with_other_labels_than_the_rows_are_refused():
+    model, x = batch()
+    with pytest.raises(fmx.ArgumentError, match="x must have the labels of W's rows; 'gene 2' is not there"):
+        fmx.infer(model, x.rename(columns={"gene 2": "gene two"}))
+    twice = fmx.DEF(fmx.Layer(fmx.Gaussian(0.5), pandas.DataFrame(W[:3, :2], index=["a", "a", "b"])))
+    with pytest.raises(fmx.ArgumentError, match="each there once"):
+        fmx.infer(twice, pandas.Series([1.0, 2.0, 3.0], index=["b", "a", "a"]))

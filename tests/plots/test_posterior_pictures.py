@@ -8,6 +8,7 @@ import pytest
 import forestmix as fmx
 from forestmix import plots
 from forestmix.data import load_table
+from forestmix.posterior.table import Table
 
 
 @pytest.fixture(autouse=True)
@@ -146,3 +147,29 @@ def test_a_run_without_gradient_norms_has_the_objective(result):
     full = fmx.infer(result.model, result._x, covariance="full")
     np.testing.assert_array_equal(points(plots.plot_objective(full))[1], full.trace.objective)
     assert len(plots.plot_trace(full)) == 2
+
+
+def test_long_names_are_cut_where_they_stay_apart():
+    ends = [f"ward[T.{'a long name of a ward ' * 2}{k}]" for k in range(3)]
+    middles = [f"the group of number {k}, and what is told of all of them" for k in range(3)]
+    for names, whole in ((ends, False), (middles, True), (["short", "$x$"], True)):
+        table = posterior_table(names)
+        axes = plots.plot_groups(table)
+        shown = [label.get_text() for label in axes.get_xticklabels()]
+        assert len(set(shown)) == len(names)
+        assert (shown == [name.replace("$", r"\$") for name in names]) == whole
+        axes.figure.canvas.draw()
+        assert axes.get_window_extent().height > 150
+        assert axes.yaxis.label.get_window_extent().y0 > 0
+
+
+def posterior_table(names):
+    mean = np.arange(float(len(names)))
+    return Table(names, {"mean": mean, "sd": 0 * mean + 1, "5 %": mean - 1.6, "95 %": mean + 1.6}, "1 | g")
+
+
+def test_a_case_of_weight_two_counts_twice_in_the_predictive_picture():
+    table = {"y": [0, 3, 1, 9], "x": [0.0, 1.0, 2.0, 3.0]}
+    axes = fmx.regress("y ~ x", table, "poisson", weights=[2, 1, 1, 0]).plot_predictive(3)
+    np.testing.assert_array_equal(points(axes), [[0, 1, 3], [0.5, 0.75, 1.0]])
+    assert len(points(axes, 0)[0]) == 3

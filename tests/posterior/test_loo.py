@@ -235,3 +235,16 @@ def test_comparison_refuses_other_data():
     for wrong in (other, missing):
         with pytest.raises(fmx.ArgumentError, match="same observations to be compared; 'a' has 80 rows, and 'b' has"):
             fmx.compare({"a": fits["right"], "b": wrong})
+
+
+def test_trials_are_part_of_the_data_that_models_are_compared_on():
+    x, W = np.arange(6) % 2, np.ones((6, 1))
+
+    def fitted(family):
+        return fmx.infer(fmx.DEF(fmx.Layer(family, W)), x).posterior()
+
+    several = fitted(fmx.Binomial(np.arange(1, 7)))
+    fmx.compare({"a": several, "b": fitted(fmx.Binomial(np.arange(1, 7)))})
+    fmx.compare({"a": fitted(fmx.Bernoulli()), "b": fitted(fmx.Binomial(1))})
+    with pytest.raises(fmx.ArgumentError, match="trials"):
+        fmx.compare({"a": several, "b": fitted(fmx.Bernoulli())})

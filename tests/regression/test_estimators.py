@@ -209,6 +209,10 @@ def test_names_pipelines_grids_and_pickles():
     frame = load_diabetes(as_frame=True)
     model = fmx.BayesianRegressor(prior_sd=20.0, noise=55.0).fit(frame.data, frame.target)
     assert model.feature_names_in_.tolist() == frame.feature_names
+    assert model.posterior_.summary().names == ["Intercept", *frame.feature_names]
+    assert model.log_evidence_ == model.posterior_.log_evidence < 0
+    flags = fmx.BayesianClassifier(prior_sd=20.0, fit_intercept=False).fit(frame.data, frame.target > 100)
+    assert flags.posteriors_[0].summary().names == frame.feature_names
     with pytest.raises(ValueError, match="feature names"):
         model.predict(frame.data.rename(columns={"bmi": "mass"}))
     pipeline = make_pipeline(StandardScaler(), clone(model))
@@ -240,7 +244,10 @@ def test_encoder():
     model = fmx.DEF(fmx.Layer(fmx.Gaussian(sd=0.5), rng.standard_normal((8, 2))))
     x = model.sample(rng, 30).x
     x[3, 2] = np.nan
-    encoder = fmx.LatentEncoder(model, return_sd=True).fit(x)
+    encoder = fmx.LatentEncoder(model, return_sd=True)
+    with pytest.raises(NotFittedError):
+        encoder.get_feature_names_out()
+    encoder.fit(x)
     codes = encoder.transform(x)
     result = fmx.infer(model, x)
     assert np.allclose(codes, np.hstack([result.mean, np.broadcast_to(result.sd, result.mean.shape)]))
@@ -254,3 +261,10 @@ def test_encoder():
         fmx.LatentEncoder().fit(x)
     with pytest.raises(NotFittedError):
         fmx.LatentEncoder(model).transform(x)
+
+
+def test_features_have_the_names_of_the_latents():
+    weights = pandas.DataFrame(np.eye(4)[:, :2], columns=["left", "right"])
+    encoder = fmx.LatentEncoder(fmx.DEF(fmx.Layer(fmx.Gaussian(sd=1.0), weights)), return_sd=True)
+    frame = encoder.set_output(transform="pandas").fit_transform(np.eye(4))
+    assert frame.columns.tolist() == ["left", "right", "sd(left)", "sd(right)"]

@@ -55,6 +55,13 @@ def test_gaussian_rows_with_known_noise_are_least_squares(make):
     agree(fit, reference)
 
 
+def test_flat_priors_by_name_are_least_squares():
+    data, formula = stackloss()
+    reference = smf.ols(formula, data).fit()
+    prior = {"Intercept": "flat", "fixed": "flat", "noise": reference.scale**0.5}
+    agree(regress(formula, data, prior=prior), reference)
+
+
 @pytest.mark.parametrize("make", [stackloss, diabetes, engel])
 def test_unknown_noise_makes_a_student_t(make):
     data, formula = make()

@@ -50,15 +50,19 @@ def dtype_of(name: str) -> np.dtype:
 
 
 def _layer(layer: Layer) -> dict[str, Any]:
-    return {name: getattr(layer, name) for name in ("family", "weights", "bias", "left_out", "labels")}
+    return {name: getattr(layer, name) for name in ("family", "weights", "bias", "left_out", "labels", "row_labels")}
 
 
 def _built_layer(given: dict[str, Any]) -> Layer:
     """Return the layer; its family has the case weights, and rows of weight 0 are those that are left out."""
     layer = Layer(given["family"], given["weights"], given["bias"])
     layer.left_out = given["left_out"]
-    layer.labels = None if given["labels"] is None else _tuples(given["labels"])
+    layer.labels, layer.row_labels = _tuples(given["labels"]), _tuples(given.get("row_labels"))
     return layer
+
+
+def _built_observations(given: dict[str, Any]) -> Observations:
+    return Observations(given["x"], given["observed"], given["single"], _tuples(given.get("labels")))
 
 
 def _tuples(given: Any) -> Any:
@@ -113,6 +117,8 @@ def _restored(value: Any) -> Any:
     return int(value.removeprefix("int ")) if isinstance(value, str) and value.startswith("int ") else value
 
 
+_OBSERVATIONS = ("x", "observed", "single", "labels")
+
 CODECS = (
     *(record(f"scale {one.__name__}", one, one.parameters) for one in SCALES),
     record("places of scales", scales.Places, ("unknowns", "which", "known")),
@@ -132,5 +138,10 @@ CODECS = (
     Codec("date", date, lambda one: {"text": one.isoformat()}, lambda given: date.fromisoformat(given["text"])),
     Codec("time", datetime, _time, _built_time),
     record("duration", timedelta, ("days", "seconds", "microseconds")),
-    record("observations", Observations, ("x", "observed", "single")),
+    Codec(
+        "observations",
+        Observations,
+        lambda one: {name: getattr(one, name) for name in _OBSERVATIONS},
+        _built_observations,
+    ),
 )

@@ -11,6 +11,7 @@ from forestmix.errors import ArgumentError, ForestmixError, MissingExtraError
 from forestmix.posterior.result import Result
 from forestmix.posterior.table import latent_labels, latent_names
 from forestmix.regression.fit import interval_columns
+from forestmix.tables import label_text
 
 if TYPE_CHECKING:
     from forestmix.forest.estimator import ForestMixtureModel
@@ -80,7 +81,9 @@ def latent_frame(found: Any, level: float, names: Sequence[Any] | None = None) -
         labels = latent_labels(found.model, k, names)
         index = pandas.Index(labels, name="latent", tupleize_cols=False)
         if not found.data.single:
-            index = pandas.MultiIndex.from_product([range(len(layer.mean)), index], names=["observation", "latent"])
+            each = found.data.labels or range(len(layer.mean))
+            each = pandas.Index(each, name="observation", tupleize_cols=False)
+            index = pandas.MultiIndex.from_product([each, index], names=["observation", "latent"])
         tables[k] = pandas.DataFrame({name: np.ravel(np.asarray(part)) for name, part in parts.items()}, index=index)
     return tables[0] if count == 1 else pandas.concat(tables, names=["layer"])
 
@@ -112,7 +115,10 @@ def _layers(found: Any, level: float, names: Sequence[Any] | None) -> tuple[dict
     """Return mean, sd and interval of each layer; those of a deep model have the layer's number in their names."""
     count, single = check_names(found, names), found.data.single
     variables: dict[str, Any] = {}
-    coordinates: dict[str, Any] = {} if single else {"observation": np.arange(len(found.layers[0].mean))}
+    each: Any = np.arange(len(found.layers[0].mean))
+    if found.data.labels is not None:
+        each = list(map(label_text, found.data.labels))
+    coordinates: dict[str, Any] = {} if single else {"observation": each}
     for k, layer in enumerate(found.layers):
         number = "" if count == 1 else f"_{k}"
         dimensions = [*([] if single else ["observation"]), f"latent{number}"]

@@ -60,7 +60,8 @@ def plot_intervals(
     rows = [row for row, name in enumerate(wide.names) if name not in without]
     unit = np.ones(len(rows)) if units is None else units[rows]
     mean = unit * wide["mean"][rows]
-    names = [_short(wide.names[row]) + _times(own) for row, own in zip(rows, unit, strict=True)]
+    short = _short([wide.names[row] for row in rows])
+    names = [name + _times(own) for name, own in zip(short, unit, strict=True)]
     ends = [[unit * column[rows] for column in ends_of(table)] for table in (wide, narrow)]
     few = len(rows) <= NAMED
     with look():
@@ -109,7 +110,8 @@ def _numbers(axes: Any, mean: Array, low: Array, high: Array) -> None:
     for place, one in enumerate(zip(mean, low, high, strict=True)):
         width = one[2] - one[1]
         digits = int(np.clip(1 - np.floor(np.log10(width)), 0, 8)) if np.isfinite(width) and width > 0 else 3
-        middle, *ends = (f"{value:,.{digits}f}" for value in one)
+        # Adding 0 makes a 0 of minus 0.
+        middle, *ends = (f"{round(float(value), digits) + 0.0:,.{digits}f}" for value in one)
         axes.annotate(
             f"{middle}  ({ends[0]} to {ends[1]})", (1.01, len(mean) - 1 - place), xycoords=("axes fraction", "data"),
             va="center", fontsize="small", color=BLACK, annotation_clip=False,
@@ -129,9 +131,18 @@ def _band(axes: Any, names: Sequence[str], mean: Array, ends: Sequence[Sequence[
     axes.set_xlim(0, len(names) - 1)
 
 
-def _short(name: str) -> str:
-    """Return a name that fits beside a picture; dollars stand for themselves, not for formulas."""
-    return (name if len(name) <= LETTERS else f"{name[: LETTERS - 1]}…").replace("$", r"\$")
+def _short(names: Sequence[str]) -> list[str]:
+    """Return names that fit beside a picture; dollars stand for themselves, not for formulas.
+
+    They are cut in the middle, since those of one term differ at their ends, in the level; later, if they would look
+    the same.
+    """
+    for letters in (LETTERS, 2 * LETTERS, 4 * LETTERS):
+        start = (letters - 1) // 2
+        short = [name if len(name) <= letters else f"{name[:start]}…{name[start + 1 - letters :]}" for name in names]
+        if len(set(short)) == len(set(names)):
+            break
+    return [name.replace("$", r"\$") for name in short]
 
 
 #: Up to this many levels have their names below.
@@ -147,17 +158,18 @@ def plot_groups(table: Table, axes: Any = None) -> Any:
 
     """
     with look():
-        axes = one_axes(axes, (6.2, 3.4))
         order = np.argsort(table["mean"])
+        names = _short([table.names[row] for row in order]) if len(order) <= NAMED_LEVELS else []
+        axes = one_axes(axes, (6.2, 2.9 + max([0.5, *(0.085 * len(name) for name in names)])))
         low, high = (values[order] for values in ends_of(table))
         place, many = np.arange(len(order)), len(order) > MANY
         axes.axhline(0, color=GREY, linewidth=0.8)
         axes.vlines(place, low, high, color=SKY, linewidth=0.4 if many else 1.2, rasterized=many)
         axes.plot(place, table["mean"][order], "," if many else ".", color=BLUE, markersize=4, rasterized=many)
-        axes.set_ylabel(f"{table.title}: mean, {ends_named(table)}")
+        axes.set_ylabel(f"{_short([table.title])[0]}:\nmean, {ends_named(table)}")
         axes.grid(visible=False, axis="x")
-        if len(order) <= NAMED_LEVELS:
-            axes.set_xticks(place, [table.names[row].replace("$", r"\$") for row in order], rotation=90)
+        if names:
+            axes.set_xticks(place, names, rotation=90)
         else:
             axes.set_xticks([])
             axes.set_xlabel(f"{len(order):,} levels, from the least to the greatest")

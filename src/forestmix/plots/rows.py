@@ -64,7 +64,8 @@ def _points(axes: Any, values: Array, colour: str) -> None:
 
 
 def plot_predictive(
-    observed: Array, drawn: Array, counts: bool, axes: Any = None, trials: Array | None = None
+    observed: Array, drawn: Array, counts: bool, axes: Any = None, trials: Array | None = None,
+    weights: Array | None = None,
 ) -> Any:  # fmt: skip
     """Plot the cumulative distribution of the response beside those of drawn data sets, and return the axes.
 
@@ -74,20 +75,23 @@ def plot_predictive(
         counts: whether responses are whole numbers, so that lines are steps.
         axes: matplotlib axes; a new figure when left out.
         trials: of binomial responses, (n,); shares of them are drawn then, since counts would show the trials.
+        weights: of the cases, (n,): a row of weight 2 counts as two.
 
     """
+    cases = np.ones(len(observed)) if weights is None else weights
+    observed, drawn, cases = observed[cases > 0], drawn[:, cases > 0], cases[cases > 0]
     if trials is not None:
+        trials = trials if weights is None else trials[weights > 0]
         observed, drawn, counts = observed / trials, drawn / trials, False
     from matplotlib.ticker import MaxNLocator
 
     with look():
         axes = one_axes(axes, (6.2, 3.4))
-        share = np.arange(1, len(observed) + 1) / len(observed)
         style: dict[str, Any] = {"drawstyle": "steps-post"} if counts else {}
-        for row, one in enumerate(np.sort(drawn, axis=1)):
-            label = "drawn from the fit" if row == 0 else None
-            axes.plot(one, share, color=SKY, linewidth=0.6, alpha=0.5, label=label, rasterized=True, **style)
-        axes.plot(np.sort(observed), share, color=BLACK, linewidth=1.8, label="observed", **style)
+        for row, one in enumerate(drawn):
+            own = {**style, "label": "drawn from the fit" if row == 0 else None}
+            axes.plot(*_distribution(one, cases), color=SKY, linewidth=0.6, alpha=0.5, rasterized=True, **own)
+        axes.plot(*_distribution(observed, cases), color=BLACK, linewidth=1.8, label="observed", **style)
         low, high = np.quantile(drawn, [0.001, 0.999])
         low, high = min(low, observed.min()), max(high, observed.max())
         margin = 0.03 * (high - low) or 0.5
@@ -99,6 +103,12 @@ def plot_predictive(
         axes.set_ylabel("share of rows up to it")
         axes.legend(loc="lower right")
     return axes
+
+
+def _distribution(values: Array, cases: Array) -> tuple[Array, Array]:
+    """Return the sorted values, and the share of all cases up to each."""
+    order = np.argsort(values, kind="stable")
+    return values[order], np.cumsum(cases[order]) / np.sum(cases)
 
 
 #: Larger matrices are shown by the greatest entry of each tile.

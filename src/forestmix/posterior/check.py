@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from forestmix.arrays import Array
 from forestmix.errors import ForestmixError
 from forestmix.posterior.columns import fits_factor
 from forestmix.posterior.component import Component
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 DRAWS, WORK, ENTRIES, LEAST_DRAWS = 2000, 4e9, 2e7, 200
 #: k-hat below the first is good, above the second averages over draws have no meaning (Vehtari et al. 2024).
 GOOD, BAD = 0.7, 1.0
+#: Below this divergence from the true posterior, in nats, k-hat is no reason for doubt: it is the tail of weights that
+#: hardly differ. No probability is then off by more than 5 % (Pinsker's inequality).
+NEAR = 0.005
 #: A shift of the means, in sds, and a predictive p-value, that are worth a word.
 SHIFT, TAIL = 0.1, 0.005
 
@@ -33,10 +37,11 @@ class Check:
     ``verdict``: one line; ``advice``: what to do about this posterior, if anything; ``misfit``: the statistics that the
     model does not reproduce, which is about the model and not about how its posterior was found; ``pareto_k``: of
     importance weights for the factorised q and for the posterior itself: below 0.7 it is close to the true posterior,
-    above 1 far from it; ``log_evidence``: estimated by importance sampling from this posterior, with the standard error
-    ``log_evidence_error``, or known where that is ``None``; ``elbo`` and ``factorised_elbo``: the bounds of both;
-    ``sd_ratio``: the largest ratio of corrected to factorised sd; ``mean_shift``: the largest difference of corrected
-    and factorised means, in sds; ``predictive``: statistics of x beside those of replicated data.
+    above 1 far from it, unless its ``divergence`` from the true one, in nats, is next to nothing; ``log_evidence``:
+    estimated by importance sampling from this posterior, with the standard error ``log_evidence_error``, or known where
+    that is ``None``; ``elbo`` and ``factorised_elbo``: the bounds of both; ``sd_ratio``: the largest ratio of corrected
+    to factorised sd; ``mean_shift``: the largest difference of corrected and factorised means, in sds; ``predictive``:
+    statistics of x beside those of replicated data.
     """
 
     verdict: str
@@ -50,6 +55,7 @@ class Check:
     sd_ratio: float | None = None
     mean_shift: float | None = None
     predictive: dict[str, Discrepancy] = field(default_factory=dict)
+    divergence: float | None = None
 
     @property
     def passed(self) -> bool:
@@ -64,6 +70,8 @@ class Check:
             )
         for name, k in self.pareto_k.items():
             lines.append(f"  Pareto k-hat, {name}: {k:.2f}")
+        if self.divergence is not None:
+            lines.append(f"  divergence from the true posterior: {self.divergence:.2g} nats")
         if self.log_evidence is not None:
             error = self.log_evidence_error
             how = "" if error is None else " by importance sampling"
@@ -105,20 +113,21 @@ def _gaussian_check(
     factorised = Component(mean, DiagonalCovariance(sd[0] ** 2), own.layer)
     ratio, shift = _corrections(posterior, rng)
     parts = {"factorised q": factorised} | ({} if kind == "factorised" else {f"{kind} posterior": own})
-    weighed = {name: smoothed(log_weights(system, part, rng, size)) for name, part in parts.items()}
-    last = list(weighed.values())[-1]
+    logs = {name: log_weights(system, part, rng, size) for name, part in parts.items()}
+    weighed = {name: smoothed(own) for name, own in logs.items()}
+    last, apart = list(weighed.values())[-1], _divergence(list(logs.values())[-1])
     known = own.covariance.log_determinant() is not None
     bound = gaussian_elbo(system, factorised)
     exact = system.constant_curvature and kind != "factorised" and is_factored(own.covariance)
     layers = posterior.model.layers
     may_be_full = kind != "full" and len(layers) == 1 and fits_factor(layers[0].weights)
-    advice = _advice(kind, exact, last.k, ratio, shift, full=may_be_full)
+    advice = _advice(kind, exact, _doubtful(last.k, apart), ratio, shift, full=may_be_full)
     misfit = _misfit(predictive)
     return Check(
-        f"{_verdict(kind, exact, last.k, advice)} {_fit(misfit)}", tuple(advice), misfit,
+        f"{_verdict(kind, exact, last.k, apart, advice)} {_fit(misfit)}", tuple(advice), misfit,
         {name: one.k for name, one in weighed.items()}, last.log_mean if known else None,
         last.log_mean_error if known else None, posterior.elbo, None if bound is None else float(bound[0]),
-        ratio, shift, predictive,
+        ratio, shift, predictive, None if exact else apart,
     )  # fmt: skip
 
 
@@ -142,13 +151,26 @@ def _check_over_scales(
             bound = gaussian_elbo(system, part.fitted())
             assert bound is not None
             logs.append(log_weights(system, part, rng, count) - bound[0] - part.covariance.left_out()[0])
-    found = smoothed(np.concatenate(logs))
-    advice = _advice("full", False, found.k, 1.0, 0.0, full=False)
+    found, apart = smoothed(np.concatenate(logs)), _divergence(np.concatenate(logs))
+    advice = _advice("full", False, _doubtful(found.k, apart), 1.0, 0.0, full=False)
     evidence = None if posterior.log_evidence is None else posterior.log_evidence + found.log_mean
     return Check(
-        f"{_verdict('full', False, found.k, advice)} {_fit(misfit)}", tuple(advice), misfit,
-        {"posterior over scales": found.k}, evidence, found.log_mean_error, predictive=predictive,
+        f"{_verdict('full', False, found.k, apart, advice)} {_fit(misfit)}", tuple(advice), misfit,
+        {"posterior over scales": found.k}, evidence, found.log_mean_error, predictive=predictive, divergence=apart,
     )  # fmt: skip
+
+
+def _divergence(logs: Array) -> float:
+    """Return ``KL(q || p) = log E w - E log w`` by the logarithms of importance weights ``w = p(x, y) / q(y)``."""
+    largest = np.max(logs)
+    if not np.isfinite(logs).all():
+        return float("inf")
+    return float(largest + np.log(np.mean(np.exp(logs - largest))) - np.mean(logs))
+
+
+def _doubtful(k: float, divergence: float) -> float:
+    """Return k-hat where it is a reason for doubt, and the k-hat of equal weights where the divergence is too small."""
+    return k if divergence >= NEAR else -np.inf
 
 
 def _corrections(posterior: Posterior, rng: np.random.Generator) -> tuple[float, float]:
@@ -186,13 +208,14 @@ def _misfit(predictive: dict[str, Discrepancy]) -> tuple[str, ...]:
     return tuple(name for name, one in predictive.items() if min(one.p_value, 1 - one.p_value) < TAIL)
 
 
-def _verdict(kind: str, exact: bool, k: float, advice: list[str]) -> str:
+def _verdict(kind: str, exact: bool, k: float, apart: float, advice: list[str]) -> str:
     """Return what is to be said of the posterior, in one line."""
     if advice:
         return "Not to be trusted as it is." if k > BAD or kind == "factorised" else "To be used with care."
     if exact:
         return "Exact: rows and latents are Gaussian."
-    return f"To be trusted: close to the true posterior of this model (k-hat {k:.2f})."
+    how = f"k-hat {k:.2f}" if k <= GOOD else f"divergence {apart:.1g} nats"
+    return f"To be trusted: close to the true posterior of this model ({how})."
 
 
 def _fit(misfit: tuple[str, ...]) -> str:

@@ -42,7 +42,8 @@ def compare(models: Mapping[str, Any]) -> Table:
         if one.fingerprint != first.fingerprint:
             raise ArgumentError(
                 f"models must be fitted to the same observations to be compared; {first_name!r} has "
-                f"{len(first.pointwise)} rows, and {name!r} has {len(one.pointwise)} that are not the same."
+                f"{len(first.pointwise)} rows, and {name!r} has {len(one.pointwise)} that are not the same. Their "
+                "order, trials and case weights are part of them."
             )
     order = sorted(found, key=lambda name: -found[name].elpd)
     best = found[order[0]]

@@ -116,7 +116,7 @@ class EachPosterior(Posterior):
             np.argwhere(observed),
             np.concatenate([one.leverage for one in each]),
             np.concatenate([begin + one.untrusted for begin, one in zip(begins, each, strict=False)]),
-            data_fingerprint(self.data.x, observed, self.model.layers[0].family.weight),
+            data_fingerprint(self.data.x, observed, self.model.layers[0].family),
             np.concatenate([np.broadcast_to(one.weights, one.pointwise.shape) for one in each]),
         )
 

@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy
 
 from forestmix.arrays import Array
 from forestmix.errors import ForestmixError
-from forestmix.families import Gaussian
+from forestmix.families import Binomial, Family, Gaussian
 from forestmix.posterior.component import Component
 from forestmix.posterior.prediction import row_families
 from forestmix.posterior.row_integrals import log_predictive
@@ -92,17 +92,29 @@ def leave_one_out(posterior: Posterior) -> LeaveOneOut:
     places, weight = np.argwhere(observed), posterior.model.layers[0].family.weight
     return LeaveOneOut(
         pointwise[observed], places[:, 1] if data.single else places, leverage[observed],
-        np.flatnonzero(doubtful[observed]), data_fingerprint(data.x, observed, weight),
+        np.flatnonzero(doubtful[observed]), data_fingerprint(data.x, observed, posterior.model.layers[0].family),
         np.broadcast_to(weight, data.x.shape)[observed],
     )  # fmt: skip
 
 
-def data_fingerprint(x: Array, observed: Array, weight: Any) -> str:
-    """Return a hash by which the data of two posteriors, and the weights of their cases, are known to be the same."""
+def data_fingerprint(x: Array, observed: Array, family: Family) -> str:
+    """Return a hash by which the data of two posteriors are known to be the same, with trials and weights of cases."""
     values = np.where(observed, np.asarray(x, np.float32), np.float32(np.nan))
-    cases = np.where(observed, np.asarray(weight, np.float32), np.float32(1))
-    weights = b"" if (cases == 1).all() else cases.tobytes()
-    return hashlib.sha256(repr(values.shape).encode() + values.tobytes() + weights).hexdigest()
+    found = hashlib.sha256(repr(values.shape).encode() + values.tobytes())
+    for name, entries in (("weights", family.weight), ("trials", _trials(family.unweighted, x.shape[-1]))):
+        each = np.where(observed, np.asarray(entries, np.float32), np.float32(1))
+        if (each != 1).any():
+            found.update(name.encode() + each.tobytes())
+    return found.hexdigest()
+
+
+def _trials(family: Family, n: int) -> Array:
+    """Return the trials of each row; a row of 0 and 1 is one trial, and others have none to tell them apart."""
+    trials = np.ones(n)
+    for part, rows in row_families(family, n):
+        if isinstance(part, Binomial):
+            trials[rows] = part.trials
+    return trials
 
 
 def _rows_left_out(system: LatentSystem, component: Component, at_mode: bool) -> tuple[Array, Array, Array]:

@@ -162,7 +162,7 @@ class Posterior(Exported):
         known = self._log_evidence if np.ndim(self._log_evidence) == 0 else self._log_evidence[chosen]
         return Posterior(
             mixture.components, mixture.weights, self.model.take_observations(chosen),
-            Observations(part.x, part.observed, single), self.kind,
+            Observations(part.x, part.observed, single, None if single else part.labels), self.kind,
             factors=None if self.factors is None else (self.factors[0][chosen], self.factors[1][chosen]),
             scales=self.scales, log_evidence=known if not single or np.ndim(known) == 0 else known[0],
         )  # fmt: skip

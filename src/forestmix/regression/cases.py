@@ -13,7 +13,7 @@ from forestmix.checks import is_number, one_of
 from forestmix.errors import ArgumentError, unknown_name
 from forestmix.regression.expressions import evaluate, names_in
 from forestmix.regression.frames import column_names, plain_frame, row_labels
-from forestmix.regression.terms import Terms, column_name, pair_of_columns
+from forestmix.regression.terms import Terms, column_name, has_dot, pair_of_columns, parse, with_columns
 
 FAMILIES = ("gaussian", "bernoulli", "binomial", "poisson")
 
@@ -58,17 +58,35 @@ class Cases:
         return replace(self, frame=self.frame.iloc[keep].reset_index(drop=True), labels=labels, **kept)
 
 
-def needed_columns(terms: Terms, known: list[str], context: Mapping[str, Any], *, response: bool) -> list[str]:
+def needed_columns(
+    terms: Terms, known: list[str], context: Mapping[str, Any], *, response: bool, argument: str = "data"
+) -> list[str]:
     """Return the columns of a table that a formula mentions, in the table's order; raise if one is not there."""
     parts = [terms.fixed, *terms.offsets, *(term.expression for term in terms.groups)]
     mentioned = set().union(*map(names_in, parts))
+    for name in mentioned:
+        if name.isdigit():
+            raise ArgumentError(f"formula: `{name}` would be read as a number. Rename the column, such as x{name}.")
     if response:
         mentioned |= names_in(terms.response)
     mentioned |= {name for term in terms.groups for name in term.factors}
     for name in sorted(mentioned - set(context)):
         if name not in known:
-            raise unknown_name("A column of the table", name, known)
+            raise unknown_name(f"A column of {argument}", name, known)
     return [name for name in known if name in mentioned]
+
+
+def spelled_out(terms: Terms, known: list[str], extra: Extra) -> Terms:
+    """Return the terms with a dot of the formula replaced by all columns that the formula does not use elsewhere."""
+    right = terms.formula[len(terms.response) :]
+    if not has_dot(right):
+        return terms
+    used = {*names_in(terms.response), *map(column_name, extra.columns)}
+    used |= set().union(*(names_in(offset) for offset in terms.offsets), *(term.factors for term in terms.groups))
+    rest = [name for name in known if name not in used]
+    if not rest:
+        raise ArgumentError(f"formula: the dot in {terms.formula!r} must stand for a column; data has no others.")
+    return parse(terms.response + with_columns(right, rest))
 
 
 def read_cases(
@@ -160,7 +178,8 @@ def for_rows(argument: str, given: Any, frame: Any) -> Array:
 def check_case_weights(weights: Array | None) -> None:
     """Raise unless weights can be those of cases."""
     if weights is not None and ((weights < 0).any() or np.isinf(weights).any() or not (weights > 0).any()):
-        raise ArgumentError("weights must be finite, 0 or more, and not all 0.")
+        worst = weights[np.argmax((weights < 0) | np.isinf(weights))]
+        raise ArgumentError(f"weights must be finite, 0 or more, and not all 0; got {worst:g}.")
 
 
 def missing_message(whole: Array, answered: Array, missing: str) -> str:

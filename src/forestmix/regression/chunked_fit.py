@@ -51,6 +51,10 @@ class ChunkedFit(Fit):
         frames = self._table.delayed(self._plan.columns)
         return ChunkedPredictions([_delayed(_own_rows)(frame, light(self), self._plan, level) for frame in frames])
 
+    @property
+    def _has_offset(self) -> bool:
+        return self._plan.extra.offset is not None
+
     def save(self, path: Any, weights: str = "inside") -> None:
         """Write all but the table, which is not in memory; see ``FitWithoutRows``."""
         from forestmix.files import save
@@ -178,7 +182,8 @@ def light(fit: Fit) -> LightFit:
 
 def predict_chunks(fit: Fit, table: TableChunks, extra: Extra, level: float) -> ChunkedPredictions:
     """Return the predictions of a table in chunks."""
-    columns = needed_columns(fit.design.terms, table.columns, fit.design.context, response=False)
+    terms, context = fit.design.terms, fit.design.context
+    columns = needed_columns(terms, table.columns, context, response=False, argument="new_data")
     frames = table.delayed(list(dict.fromkeys([*columns, *map(column_name, extra.columns)])))
     return ChunkedPredictions([_delayed(_new_rows)(frame, light(fit), extra, level) for frame in frames])
 

@@ -12,6 +12,7 @@ from forestmix.errors import ArgumentError, MissingExtraError
 from forestmix.families import Gaussian
 from forestmix.model import DEF
 from forestmix.run import infer
+from forestmix.tables import label_text
 
 try:
     from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -67,6 +68,14 @@ class LatentEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         found = infer(self.model_, self._numbers(X, reset=False), tol=self.tol).layers[0]
         mean = np.asarray(found.mean)
         return np.hstack([mean, np.broadcast_to(found.sd, mean.shape)]) if self.return_sd else mean
+
+    def get_feature_names_out(self, input_features: Any = None) -> Array:
+        """Return the names of the features: those of the model's latents, else ``latentencoder0`` and so on."""
+        labels = None if not hasattr(self, "model_") else self.model_.layers[0].labels
+        if labels is None:
+            return super().get_feature_names_out(input_features)
+        names = list(map(label_text, labels))
+        return np.asarray([*names, *(f"sd({name})" for name in names if self.return_sd)], object)
 
     def inverse_transform(self, Z: Any) -> Array:
         """Return the expected observations given latents, (N, n)."""

@@ -49,6 +49,11 @@ class _Linear(BaseEstimator):
         keep = np.flatnonzero(weights > 0)
         return X[keep], y[keep], weights[keep]
 
+    @property
+    def _names(self) -> Any:
+        """The names of X's columns, which the posterior then has; None if X had none."""
+        return getattr(self, "feature_names_in_", None)
+
     def _new(self, X: Any) -> Any:
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse=SPARSE, dtype=np.float64, reset=False)
@@ -96,12 +101,20 @@ class BayesianRegressor(RegressorMixin, _Linear):
         X, y, weights = self._training(X, y, sample_weight, y_numeric=True)
         y = np.asarray(y, np.float64)
         check_response(self.family, "y", y, None)
-        self._linear = fit_linear(self.family, X, y, weights, self.prior_sd, self.noise, self.fit_intercept)
+        self._linear = fit_linear(
+            self.family, X, y, weights, self.prior_sd, self.noise, self.fit_intercept, self._names
+        )
         self.coef_, self.coef_sd_ = self._linear.coefficients
         self.intercept_, self.intercept_sd_ = self._linear.constant
         self.prior_sd_, self.noise_sd_ = self._linear.prior_sd, self._linear.noise_sd
         self.posterior_ = self._linear.solution.posterior
         return self
+
+    @property
+    def log_evidence_(self) -> float:
+        """The log evidence of the fit, ``log p(y | X)``."""
+        check_is_fitted(self)
+        return float(self.posterior_.log_evidence)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Return the predictive mean of each row, and its predictive standard deviation if asked for.
@@ -168,7 +181,7 @@ class BayesianClassifier(ClassifierMixin, _Linear):
             raise ValueError(f"Unknown label type: {type_of_target(y)!r}")
         self.classes_ = np.unique(y)
         if len(self.classes_) < 2:
-            raise ValueError(f"BayesianClassifier needs two classes or more; y has one class: {self.classes_[0]!r}.")
+            raise ValueError(f"BayesianClassifier needs two classes or more; y has one class: {self.classes_[0]}.")
         wanted = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
         self._linears = [self._fit_one(X, (y == one).astype(np.float64), weights) for one in wanted]
         self.coef_, self.coef_sd_ = (
@@ -180,7 +193,7 @@ class BayesianClassifier(ClassifierMixin, _Linear):
         return self
 
     def _fit_one(self, X: Any, y: Array, weights: Array | None) -> Linear:
-        return fit_linear("bernoulli", X, y, weights, self.prior_sd, None, self.fit_intercept)
+        return fit_linear("bernoulli", X, y, weights, self.prior_sd, None, self.fit_intercept, self._names)
 
     def _shape(self, two: tuple[int, ...]) -> tuple[int, ...]:
         """Return the axes of a result beside its rows: those given for two classes, else one for the classes."""

@@ -17,6 +17,8 @@ from forestmix.regression.frames import libraries
 #: A name in backticks, or one that is no attribute, no function, no module and no keyword of a call.
 _NAME = re.compile(r"`([^`]+)`|(?<![\w.])([^\W\d]\w*)(?!\w)(?!\s*=[^=])(?!\s*[(.])")
 _CONSTANTS = {"True", "False", "None", "in", "and", "or", "not"}
+#: What pandas calls columns of times.
+TIMES = ("datetime64", "datetime", "date", "timedelta64", "timedelta", "time", "period")
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 
 
@@ -58,6 +60,19 @@ def again(spec: Any, frame: Any, context: Mapping[str, Any]) -> Any:
         return spec.get_model_matrix(frame, context={"np": np, **context}, na_action="ignore")
 
 
+def refuse_times(expression: str, frame: Any) -> None:
+    """Raise if a column of times stands by itself as a term, where its unit and its zero would be accidents."""
+    pandas, _, formulaic = libraries()
+    with _formula_errors(frame):
+        factors = {factor.expr for term in formulaic.Formula(expression) for factor in term.factors}
+    for name in factors & set(frame):
+        if pandas.api.types.infer_dtype(frame[name]) in TIMES:
+            raise ArgumentError(
+                f"formula: column {name!r} must be numbers or levels; it has times. Make numbers of them, such as days "
+                f"since the first, or levels by C({name})."
+            )
+
+
 @contextmanager
 def _formula_errors(frame: Any) -> Iterator[None]:
     """Raise what formulaic finds wrong as an ``ArgumentError``; a level that is new to a fixed effect is wrong too."""
@@ -70,7 +85,7 @@ def _formula_errors(frame: Any) -> Iterator[None]:
             warnings.simplefilter("error", DataMismatchWarning)
             yield
     except DataMismatchWarning as error:
-        levels = re.findall(r"\{.*\}", str(error))
+        levels = re.findall(r"\{.*\}", re.sub(r"np\.\w+\(([^()]*)\)", r"\1", str(error)))
         raise ArgumentError(
             f"data has levels of a fixed effect that the fit never saw: {' '.join(levels)}. Only groups, "
             "(1 | factor), have a distribution for new levels."
@@ -79,7 +94,8 @@ def _formula_errors(frame: Any) -> Iterator[None]:
         name = re.search(r"NameError: (?:name )?[`'](.+?)[`']", str(error))
         if name:
             raise unknown_name("A column of data, or a name in context,", name[1], map(str, frame.columns)) from error
-        raise ArgumentError(f"formula: {_plain(str(error))}") from error
+        hidden = " A column hides the function of its name." if "is not callable" in str(error) else ""
+        raise ArgumentError(f"formula: {_plain(str(error))}{hidden}") from error
 
 
 def _plain(message: str) -> str:

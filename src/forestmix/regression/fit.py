@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from copy import copy
+from textwrap import shorten
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,9 @@ from forestmix.regression.priors import Priors
 from forestmix.regression.solve import Solution, at_scale_means
 from forestmix.regression.table_chunks import table_chunks
 from forestmix.saving import Saved
+
+#: Letters of a formula that stand above a summary.
+FORMULA = 160
 
 
 class Fit(Saved):
@@ -77,7 +81,8 @@ class Fit(Saved):
         scales = self._scales(level)
         columns = {name: np.concatenate([fixed[name], scales[name]]) for name in fixed}
         index = [*self.design.fixed_names, *(f"sd({name})" for name in self.priors.unknown)]
-        title = f"{self.formula}, {self.family}, {self.model.n_observed} rows"
+        formula = shorten(self.formula, FORMULA, placeholder=" ...")
+        title = f"{formula}, {self.family}, {self.model.n_observed} rows"
         return Table(index, columns, title, self._notes())
 
     def groups(self, term: str | None = None, level: float = 0.9) -> Table:
@@ -105,10 +110,12 @@ class Fit(Saved):
             level: probability of the central intervals.
             trials: of a binomial response in new rows: the name of a column, an array or a number; 1 when left out, so
                 that the prediction is a probability.
-            offset: as in ``regress``.
+            offset: as in ``regress``; to be given for new rows if the fit had one.
 
         """
         between_zero_and_one("level", level)
+        if new_data is not None and offset is None and self._has_offset:
+            raise ArgumentError("offset must be given with new_data, since the fit had offset=; 0 stands for none.")
         extra, table = Extra(trials=trials, offset=offset), table_chunks(new_data, "new_data")
         if table is not None:
             from forestmix.regression.chunked_fit import predict_chunks
@@ -185,8 +192,9 @@ class Fit(Saved):
         """
         from forestmix.plots import plot_predictive
 
-        trials = None if self.cases.trials is None else self.cases.trials[~np.isnan(self.cases.response)]
-        return plot_predictive(self._responses(), self.simulate(size, rng), self.family != "gaussian", axes, trials)
+        whole, drawn = self.family != "gaussian", self.simulate(size, rng)
+        trials, weights = self._answered(self.cases.trials), self._answered(self.cases.weights)
+        return plot_predictive(self._responses(), drawn, whole, axes, trials, weights)
 
     def to_xarray(self, level: float = 0.9) -> Any:
         """Return mean, sd and interval of every effect and scale as a labelled dataset of xarray (docs/files.md)."""
@@ -212,8 +220,17 @@ class Fit(Saved):
     def _repr_html_(self) -> str:
         return self.summary()._repr_html_()
 
+    @property
+    def _has_offset(self) -> bool:
+        """Whether the fit had an offset that does not stand in the formula."""
+        return bool(np.any(self.cases.offset))
+
     def _responses(self) -> Array:
         return self.cases.response[~np.isnan(self.cases.response)]
+
+    def _answered(self, values: Array | None) -> Array | None:
+        """Return the entries of a vector of cases for those with a response."""
+        return None if values is None else values[~np.isnan(self.cases.response)]
 
     def _effects(self, columns: slice, level: float) -> dict[str, Array]:
         parts = (self.posterior.mean, self.posterior.sd, *self.posterior.interval(level))
@@ -259,7 +276,7 @@ def units_of(fit: Fit) -> Array:
     slopes of a group has the sd of the column that the slopes are of.
     """
     weights = fit.model.layers[0].weights.in_double()
-    given = None if fit.cases.weights is None else fit.cases.weights[~np.isnan(fit.cases.response)]
+    given = fit._answered(fit.cases.weights)
     share = np.full(weights.shape[0], 1 / weights.shape[0]) if given is None else given / np.sum(given)
     n_fixed = fit.design.n_fixed
     fixed = _units(weights.adjoint(share)[:n_fixed], weights.square().adjoint(share)[:n_fixed])

@@ -17,7 +17,7 @@ import scipy
 
 from forestmix.arrays import Array
 from forestmix.errors import ArgumentError
-from forestmix.regression.expressions import again, evaluate, model_matrix, names_in
+from forestmix.regression.expressions import again, evaluate, model_matrix, names_in, refuse_times
 from forestmix.regression.frames import libraries
 from forestmix.regression.terms import Terms
 
@@ -84,9 +84,23 @@ def _keys(factors: tuple[str, ...], parts: tuple[Any, ...], frame: Any) -> Array
             place = np.where(column.cat.codes < 0, -1, place)
         else:
             place = part.get_indexer(column)
+        if len(place) and np.max(place) < 0:
+            _check_kind(name, part, column.dropna())
         known = known & (place >= 0)
         key = key * len(part) + place
     return np.where(known, key, -1).astype(np.int64)
+
+
+def _check_kind(name: str, part: Any, values: Any) -> None:
+    """Raise for numbers where the levels are texts, or the other way round: no level would ever be known."""
+    pandas, _, _ = libraries()
+    wanted, given = (pandas.api.types.infer_dtype(each) in NUMBERS for each in (part, values))
+    if len(values) and wanted != given:
+        right, wrong = ("numbers", "texts") if wanted else ("texts", "numbers")
+        raise ArgumentError(
+            f"Column {name!r} must have levels that are {right}, such as {part[0]}, as in the table that was fitted; "
+            f"it has {wrong}, such as {values.iloc[0]}."
+        )
 
 
 def _label(level: Any) -> str:
@@ -94,6 +108,8 @@ def _label(level: Any) -> str:
     return str(int(level)) if isinstance(level, float) and level.is_integer() else str(level)
 
 
+#: What pandas calls levels that are numbers.
+NUMBERS = ("integer", "floating", "mixed-integer-float", "boolean")
 #: Fixed effects with a larger share of entries that are not 0 are stored dense.
 DENSE_SHARE = 0.25
 
@@ -207,6 +223,8 @@ def learn_from(
     terms: Terms, frame: Any, context: Mapping[str, Any], distinct: Mapping[tuple[str, ...], Any] | None = None
 ) -> Design:
     """Return the design that a formula makes of a frame; ``distinct`` has the levels of factors that it has not."""
+    for expression in (terms.fixed, *(term.expression for term in terms.groups)):
+        refuse_times(expression, frame)
     fixed = model_matrix(terms.fixed, frame, context, sparse=_has_categories(terms.fixed, frame))
     spec = fixed.model_spec
     blocks = tuple(_fixed_blocks(spec))

@@ -20,7 +20,7 @@ def libraries() -> tuple[Any, Any, Any]:
         import narwhals
         import pandas
     except ImportError as error:
-        raise MissingExtraError(f"A regression from a table needs {error.name}: {EXTRA}") from error
+        raise MissingExtraError(f"A regression from a table needs {str(error.name).split('.')[0]}: {EXTRA}") from error
     return pandas, narwhals, formulaic
 
 
@@ -33,22 +33,30 @@ def plain_frame(data: Any, columns: Iterable[str], argument: str = "data") -> An
     pandas, narwhals, _ = libraries()
     if isinstance(data, dict):
         data = _frame_of_dictionary(pandas, data, argument)
-    try:
-        table = narwhals.from_native(data, eager_only=True)
-    except TypeError as error:
-        raise _no_table(data, argument) from error
-    known = [str(name) for name in table.columns]
+    table = _table(data, argument)
+    known = {str(name): name for name in table.columns}
     for name in columns:
         if name not in known:
             raise unknown_name(f"A column of {argument}", name, known)
-    return pandas.DataFrame({name: _plain_column(pandas, narwhals, table[name]) for name in columns}, copy=False)
+    plain = {name: _plain_column(pandas, narwhals, table.get_column(known[name])) for name in columns}
+    return pandas.DataFrame(plain, copy=False)
 
 
 def column_names(data: Any, argument: str = "data") -> list[str]:
     """Return the names of a table's columns."""
-    if not isinstance(data, dict) and not hasattr(data, "columns"):
-        raise _no_table(data, argument)
-    return [str(name) for name in (data if isinstance(data, dict) else data.columns)]
+    return [str(name) for name in (data if isinstance(data, dict) else _table(data, argument).columns)]
+
+
+def _table(data: Any, argument: str) -> Any:
+    """Return a table as a frame of narwhals; raise for what is no table, or has two columns of one name."""
+    _, narwhals, _ = libraries()
+    try:
+        return narwhals.from_native(data, eager_only=True)
+    except TypeError as error:
+        raise _no_table(data, argument) from error
+    except narwhals.exceptions.DuplicateError as error:
+        twice = sorted({str(name) for name in data.columns if list(data.columns).count(name) > 1})
+        raise ArgumentError(f"{argument} must have columns of different names; two are called {twice[0]!r}.") from error
 
 
 def row_labels(data: Any, count: int) -> list[str]:
@@ -57,9 +65,10 @@ def row_labels(data: Any, count: int) -> list[str]:
 
 
 def _no_table(data: Any, argument: str) -> ArgumentError:
+    lazy = " Its collect() makes a table of it." if hasattr(data, "collect") else ""
     return ArgumentError(
         f"{argument} must be a table: a frame of pandas or polars, or a dictionary of columns; "
-        f"got {type(data).__name__}."
+        f"got {type(data).__name__}.{lazy}"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -108,9 +109,10 @@ class Linear(NamedTuple):
 
 
 def fit_linear(
-    family: str, X: Any, y: Array, weights: Array | None, prior_sd: Any, noise: Any, intercept: bool
+    family: str, X: Any, y: Array, weights: Array | None, prior_sd: Any, noise: Any, intercept: bool,
+    names: Sequence[str] | None = None,
 ) -> Linear:  # fmt: skip
-    """Fit ``family(intercept + X @ coefficients)``.
+    """Fit ``family(intercept + X @ coefficients)``, with the names of X's columns if it has some.
 
     ``prior_sd``: None for one unknown sd of all coefficients, "ard" for one of each, a number or one for each column.
     ``noise``: None for an unknown sd of Gaussian rows, or a number.
@@ -133,6 +135,7 @@ def fit_linear(
     row_noise = row_noise if noise is None else _positive("noise", noise)
     cases = {} if weights is None else {"case_weights": weights}
     layer = Layer(family_of(family, row_noise, None), matrix, **cases)
+    layer.labels = None if names is None else (*(["Intercept"] if intercept else []), *map(str, names))
     solution = solve(DEF(layer, prior=Prior(Gaussian(sds), means)), y)
     learned = [solution.scales[sd].mean if isinstance(sd, Scale) else sd for sd in scales]
     own = solution.scales[row_noise].mean if isinstance(row_noise, Scale) else row_noise

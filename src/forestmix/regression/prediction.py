@@ -23,6 +23,7 @@ from forestmix.regression.cases import Extra, for_rows, needed_columns
 from forestmix.regression.formula import Rows
 from forestmix.regression.frames import column_names, plain_frame, row_labels
 from forestmix.regression.solve import new_rows
+from forestmix.regression.terms import column_name
 from forestmix.scales import Scale
 from forestmix.weights import Weights
 
@@ -78,8 +79,11 @@ def wanted_rows(fit: Fit, new_data: Any, extra: Extra) -> Wanted:
         rows = fit.design.rows(fit.cases.frame)
         return Wanted(rows, rows.offset + fit.cases.offset, fit.cases.trials, fit.cases.labels)
     terms = fit.design.terms
-    columns = needed_columns(terms, column_names(new_data, "new_data"), fit.design.context, response=False)
-    frame = plain_frame(new_data, list(dict.fromkeys([*columns, *extra.columns])), "new_data")
+    known, context = column_names(new_data, "new_data"), fit.design.context
+    columns = needed_columns(terms, known, context, response=False, argument="new_data")
+    frame = plain_frame(new_data, list(dict.fromkeys([*columns, *map(column_name, extra.columns)])), "new_data")
+    if not len(frame):
+        raise ArgumentError("new_data must have at least one row; got none.")
     grouping = {name for term in terms.groups for name in term.factors}
     missing = [name for name in columns if name not in grouping and frame[name].isna().any()]
     if missing:

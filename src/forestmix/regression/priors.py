@@ -192,10 +192,16 @@ def set_priors(defaults: Priors, design: Design, given: Mapping[str, Any] | str 
         if given != "flat":
             raise ArgumentError(f"prior must be a dictionary by the names of terms, or 'flat'; got {given!r}.")
         given = dict.fromkeys((block.name for block in design.fixed), "flat")
+    if not isinstance(given, Mapping | None):
+        raise ArgumentError(f"prior must be a dictionary by the names of terms, or 'flat'; got {given!r}.")
     blocks, noise = dict(defaults.blocks), defaults.noise
     fixed = {block.name: block for block in design.fixed}
     columns = {name: place for place, name in enumerate(design.fixed_names)}
     for name, value in (given or {}).items():
+        if name in blocks and (name == FIXED or (name == NOISE and noise is not None)):
+            raise ArgumentError(
+                f"prior[{name!r}] has two meanings here: a column is called {name!r}. Rename the column."
+            )
         if name == NOISE and noise is not None:
             noise = _scale(name, value)
         elif name == FIXED:
@@ -248,7 +254,7 @@ def _scale(name: str, value: Any) -> float | Scale:
     if is_number(value) and 0 < value < np.inf:
         return float(value)
     raise ArgumentError(
-        f"prior[{name!r}] must be an sd above 0, a pair (mean, sd), or a scale such as "
+        f"prior[{name!r}] must be an sd above 0, {'' if name == NOISE else 'a pair (mean, sd), '}or a scale such as "
         f"forestmix.scales.HalfNormal(1.0); got {value!r}."
     )
 

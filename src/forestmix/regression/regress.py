@@ -7,10 +7,11 @@ from typing import Any
 
 from forestmix.inference.loop import Callback
 from forestmix.regression.by_chunks import LeadingColumns, read_chunks
-from forestmix.regression.cases import Extra, read_cases
+from forestmix.regression.cases import Extra, read_cases, spelled_out
 from forestmix.regression.chunked_fit import ChunkedFit
 from forestmix.regression.fit import Fit
 from forestmix.regression.formula import learn_design
+from forestmix.regression.frames import column_names
 from forestmix.regression.priors import default_noise, default_priors, set_priors
 from forestmix.regression.solve import (
     centre_and_unit,
@@ -43,14 +44,14 @@ def regress(
         formula: such as ``"visits ~ age + C(ward) + (1 | subject)"``. Fixed effects are read by formulaic; effects of
             groups are ``(1 | g)``, ``(x | g)``, ``(0 + x | g)``, ``(1 | a/b)`` and ``(1 | a:b)``, each with an unknown
             scale for each of its columns; offsets are ``offset(log(t))``; a binomial response may be
-            ``cbind(successes, failures)``.
+            ``cbind(successes, failures)``; a dot stands for all columns that the formula does not use elsewhere.
         data: a frame of pandas, polars or another library that narwhals reads, or a dictionary of columns; a frame of
             Dask, a list of delayed frames or the path of Parquet files, which are read in chunks (docs/scaling.md).
         family: "gaussian", "bernoulli", "binomial" or "poisson", with its usual link.
         prior: priors by the names of terms, where the defaults should not hold (``fit.priors`` prints them): a number
             is an sd around 0, a pair a mean and an sd, a scale such as ``scales.HalfNormal(1.0)`` an unknown sd;
-            "noise" is the sd of Gaussian rows, "fixed" all fixed effects but the intercept. ``prior="flat"`` makes
-            fixed effects all but flat.
+            "flat" makes it all but flat. "noise" is the sd of Gaussian rows, "fixed" are all fixed effects but the
+            intercept; ``prior="flat"`` makes them all flat, the intercept too.
         trials: of a binomial response: a column's name, an array, or one number.
         offset: added to the predictor, likewise.
         weights: case weights, likewise; a row of weight 2 counts as two.
@@ -63,8 +64,8 @@ def regress(
         A ``Fit``: ``summary()``, ``predict(new_data)``, ``loo()``, ``check()``, ``plot()`` and ``posterior``.
 
     """
-    terms, context = parse(formula), dict(context or {})
-    table, extra, found = table_chunks(data), Extra(trials, offset, weights), None
+    context, table, extra, found = dict(context or {}), table_chunks(data), Extra(trials, offset, weights), None
+    terms = spelled_out(parse(formula), column_names(data) if table is None else table.columns, extra)
     fixed: Any
     if table is None:
         cases = read_cases(terms, data, family, extra, missing, context)

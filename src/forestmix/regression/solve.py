@@ -54,7 +54,8 @@ def check_response(name: str, response: str, y: Array, trials: Array | None) -> 
     if not fits.all():
         raise ArgumentError(f"The {name} response {response!r} must be {words}; got {y[np.argmin(fits)]:g}.")
     if trials is not None and not ((trials >= 1) & (trials == np.floor(trials))).all():
-        raise ArgumentError("trials must be whole numbers, 1 or more.")
+        worst = trials[np.argmin((trials >= 1) & (trials == np.floor(trials)))]
+        raise ArgumentError(f"trials must be whole numbers, 1 or more; got {worst:g}.")
 
 
 def centre_and_unit(

@@ -13,8 +13,9 @@ pair of parentheses with a bar inside, ``(expression | factor)``::
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from keyword import iskeyword
 
 from forestmix.errors import ArgumentError
 
@@ -22,6 +23,10 @@ from forestmix.errors import ArgumentError
 _CLOSING = {"(": ")", "[": "]", "{": "}", "'": "'", '"': '"', "`": "`"}
 _QUOTES = "'\"`"
 _QUOTATION = re.compile(r"""'[^']*'|"[^"]*"|`[^`]*`""")
+#: A column's name as patsy quotes it, ``Q("my column")``: the same as one in backticks.
+_PATSY_QUOTE = re.compile(r"""\bQ\(\s*(?:'([^'`]*)'|"([^"`]*)")\s*\)""")
+#: What is in quotation marks, or a dot by itself: no part of a number or of ``np.log``.
+_DOT = re.compile(rf"""({_QUOTATION.pattern})|(?<![\w.)\]`])\.(?![\w.])""")
 
 
 @dataclass(frozen=True)
@@ -77,7 +82,7 @@ def parse(formula: str) -> Terms:
     """Take a formula apart; errors point at the term that cannot be read."""
     if not isinstance(formula, str):
         raise ArgumentError(f"formula must be a string such as 'y ~ x + (1 | g)'; got {type(formula).__name__}.")
-    formula = " ".join(formula.split())
+    formula = _PATSY_QUOTE.sub(r"`\1\2`", " ".join(formula.split()))
     whole = _Piece(formula, 0, len(formula))
     sides = list(_split(whole, "~"))
     if len(sides) != 2 or not all(side.text for side in sides):
@@ -110,6 +115,25 @@ def pair_of_columns(response: str) -> tuple[str, str] | None:
     if len(parts) != 2 or not all(parts):
         raise inside.error("cbind must have two columns, successes and failures.")
     return parts[0], parts[1]
+
+
+def has_dot(text: str) -> bool:
+    """Return whether a dot stands by itself, for all other columns of the table."""
+    return any(found[1] is None for found in _DOT.finditer(text))
+
+
+def with_columns(text: str, columns: Sequence[str]) -> str:
+    """Return a part of a formula with its dots replaced by the sum of some columns."""
+    names = (name if name.isidentifier() and not iskeyword(name) else f"`{name}`" for name in columns)
+    every = " + ".join(names)
+
+    def replaced(found: re.Match[str]) -> str:
+        if found[1]:
+            return found[1]
+        before, after = text[: found.start()].rstrip()[-1:], text[found.end() :].lstrip()[:1]
+        return every if before in "~+" and after in "+-" else f"({every})"
+
+    return _DOT.sub(replaced, text)
 
 
 def column_name(factor: str) -> str:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from scipy import optimize, special
+from scipy import optimize, special, stats
 
 import forestmix as fmx
 from forestmix.errors import ArgumentError
@@ -88,14 +88,28 @@ def test_rows_left_out_are_as_after_fitting_again():
     assert found.elpd == pytest.approx(sum(refits), rel=5e-3)
 
 
-def test_unknown_scales_have_the_mode_at_each_node():
-    """With Gaussian rows modes are means, so nothing changes, whatever the scales."""
-    unknown = fmx.DEF(fmx.Layer(fmx.Gaussian(fmx.scales.HalfNormal(1.0)), W), prior=fmx.Prior(fmx.Gaussian(1.0)))
-    result = fmx.infer(unknown, ROWS["gaussian"][2])
-    mean, laplace = result.posterior(), result.posterior("laplace")
-    np.testing.assert_allclose(laplace.mean, mean.mean, atol=1e-9)
-    np.testing.assert_allclose(laplace.sd, mean.sd, rtol=1e-9)
-    assert laplace.scales is not None
+def test_unknown_scales_are_at_the_mode_of_their_logarithms(tmp_path):
+    """Against SciPy's maximum of the exact density of two log scales, and the exact posterior of the latents there."""
+    noise, tau = fmx.scales.HalfNormal(1.0), fmx.scales.HalfCauchy(2.0)
+    unknown = fmx.DEF(fmx.Layer(fmx.Gaussian(noise), W), prior=fmx.Prior(fmx.Gaussian(tau)))
+    x = 2 * np.random.default_rng(3).standard_normal(len(W))
+
+    def negative(theta):
+        sd, prior_sd = np.exp(theta)
+        evidence = stats.multivariate_normal(np.zeros(len(x)), prior_sd**2 * W @ W.T + sd**2 * np.eye(len(x)))
+        prior = stats.halfnorm.logpdf(sd) + stats.halfcauchy.logpdf(prior_sd, scale=2.0) + np.sum(theta)
+        return -(evidence.logpdf(x) + prior)
+
+    best = optimize.minimize(negative, np.zeros(2), tol=1e-10).x
+    laplace = fmx.infer(unknown, x).posterior("laplace")
+    laplace.save(tmp_path / "posterior.nc")
+    covariance = np.linalg.inv(np.exp(-2 * best[1]) * np.eye(W.shape[1]) + np.exp(-2 * best[0]) * W.T @ W)
+    for found in (laplace, fmx.load(tmp_path / "posterior.nc")):
+        modes = dict(zip(("noise", "sd"), np.exp(best), strict=True))
+        assert {name: one.mode for name, one in found.scales.items()} == pytest.approx(modes, rel=2e-3)
+        np.testing.assert_allclose(found.mean, np.exp(-2 * best[0]) * covariance @ W.T @ x, rtol=5e-3)
+        np.testing.assert_allclose(found.sd, np.sqrt(np.diag(covariance)), rtol=2e-3)
+        assert "at their mode: noise" in str(found.summary())
 
 
 def test_saved_and_read_again(tmp_path):

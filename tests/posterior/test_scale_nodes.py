@@ -72,7 +72,7 @@ def test_nodes_are_where_the_density_was_asked_for(count, factor):
 def test_marginals_of_a_lattice():
     target = LogGamma(2)
     found = lattice(target, target.mode, np.diag(target.precision) ** -0.5)
-    own = from_grid(Flat(), *found.marginals[0])
+    own = from_grid(Flat(), target.mode[0], *found.marginals[0])
     p = np.array([0.02, 0.05, 0.5, 0.95, 0.98])
     np.testing.assert_allclose(own.quantile(p), scipy.special.gammaincinv(SHAPES[0], p), rtol=0.02)
     assert own.mean == pytest.approx(SHAPES[0], rel=5e-3)
@@ -87,7 +87,7 @@ def test_importance_sampling():
     mean = weights @ found.nodes
     np.testing.assert_allclose((mean - target.mean) / target.sd, 0, atol=0.1)
     np.testing.assert_allclose(np.sqrt(weights @ (found.nodes - mean) ** 2), target.sd, rtol=0.15)
-    own = from_weighted(Flat(), found.nodes[:, 3], weights)
+    own = from_weighted(Flat(), target.mode[3], found.nodes[:, 3], weights)
     assert own.log_mean == pytest.approx(mean[3])
     # The smoothed density has the mean and the sd of the nodes.
     drawn = np.log(own.sample(50_000, rng=0))

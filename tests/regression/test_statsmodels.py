@@ -1,8 +1,9 @@
 """With nearly flat priors estimates and standard errors are those of maximum likelihood, on data that others ship.
 
-For Gaussian rows that is exact. For others the posterior of n rows is not normal, so its mean is not its mode; both
-meet as rows are many. Rows of weight k are the same data k times: counts times k with an offset log k, successes out of
-k trials. There the posterior is normal, the estimates are the same, and standard errors are smaller by sqrt(k).
+For Gaussian rows that is exact, and the noise has its textbook posterior. For others the posterior of n rows is not
+normal, so its mean is not its mode; both meet as rows are many. Rows of weight k are the same data k times: counts
+times k with an offset log k, successes out of k trials. There the posterior is normal, the estimates are the same, and
+standard errors are smaller by sqrt(k).
 
 The data as they are have the mode of the posterior and its Laplace covariance: ``fit.laplace()``.
 """
@@ -15,6 +16,7 @@ import statsmodels.api as sm
 import statsmodels.formula.api as smf
 from sklearn.datasets import load_breast_cancer, load_diabetes
 
+from forestmix.errors import ArgumentError
 from forestmix.regression.regress import regress
 
 #: How often each row is repeated.
@@ -62,21 +64,35 @@ def test_flat_priors_by_name_are_least_squares():
     agree(regress(formula, data, prior=prior), reference)
 
 
-@pytest.mark.parametrize("make", [stackloss, diabetes, engel])
-def test_unknown_noise_makes_a_student_t(make):
+@pytest.mark.parametrize("make", [longley, stackloss, diabetes, engel])
+def test_flat_priors_give_the_intervals_and_the_laplace_fit_the_errors_of_least_squares(make):
+    """Flat in the effects and in the logarithm of the noise, the posterior is the Student t of the textbook."""
     data, formula = make()
     reference = smf.ols(formula, data).fit()
     fit = regress(formula, data, prior="flat")
-    table = fit.summary().to_pandas()
-    names, df = list(reference.params.index), reference.df_resid
-    assert np.max(np.abs(table.loc[names, "mean"] - reference.params) / reference.bse) < 1e-3
-    # The prior of the noise weighs little: with p(sigma) = 1 the posterior is a t with df - 1 degrees of freedom.
-    expected = np.sqrt(df / (df - 3)) * reference.bse
-    assert np.max(np.abs(table.loc[names, "sd"] / expected - 1)) < 0.01
-    # And sigma^2 is inverse gamma, with df - 1 degrees of freedom.
-    ratio = np.exp(scipy.special.gammaln((df - 2) / 2) - scipy.special.gammaln((df - 1) / 2))
-    noise = np.sqrt(df * reference.scale / 2) * ratio
-    assert abs(table.loc["sd(noise)", "mean"] / noise - 1) < 0.01
+    names, df, errors = list(reference.params.index), reference.df_resid, np.asarray(reference.bse)
+    table = fit.summary(0.9).to_pandas()
+    assert np.max(np.abs(table.loc[names, "mean"] - reference.params) / errors) < 1e-6
+    assert np.max(np.abs(table.loc[names, "sd"] / (np.sqrt(df / (df - 2)) * errors) - 1)) < 1e-5
+    assert (
+        np.max(np.abs(table.loc[names, ["5 %", "95 %"]] - reference.conf_int(0.1).to_numpy()) / errors[:, None]) < 1e-5
+    )
+    # And sigma^2 is inverse gamma, with df degrees of freedom.
+    ratio = np.exp(scipy.special.gammaln((df - 1) / 2) - scipy.special.gammaln(df / 2))
+    assert abs(table.loc["sd(noise)", "mean"] / (np.sqrt(df * reference.scale / 2) * ratio) - 1) < 1e-5
+    agree(fit.laplace(), reference, tol=1e-3)
+    assert abs(fit.posterior.scales["noise"].mode / reference.scale**0.5 - 1) < 1e-3
+
+
+def test_flat_noise_by_name_and_where_it_cannot_be_flat():
+    data, formula = stackloss()
+    assert "InverseGamma" in str(regress(formula, data, prior={"noise": "flat"}).priors)
+    # As many effects as rows leave nothing to learn the noise from; with groups it could go to 0.
+    assert "HalfStudentT" in str(regress("STACKLOSS ~ AIRFLOW + WATERTEMP", data.head(3), prior="flat").priors)
+    grouped = data.assign(g=np.arange(len(data)) % 5)
+    assert "HalfStudentT" in str(regress("STACKLOSS ~ AIRFLOW + (1 | g)", grouped, prior="flat").priors)
+    with pytest.raises(ArgumentError, match=r"prior\['noise'\] must be an sd above 0"):
+        regress(formula, data, prior={"noise": "wide"})
 
 
 def _flat(fit):

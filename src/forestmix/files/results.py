@@ -242,7 +242,7 @@ CODECS = (
     state("factor", _Parts, ("diagonal", "U", "L")),
     state(
         "posterior of a scale", ScalePosterior,
-        ("scale", "_theta", "_density", "_cumulative", "mean", "sd", "log_mean", "log_sd"),
+        ("scale", "mode", "_theta", "_density", "_cumulative", "mean", "sd", "log_mean", "log_sd"),
     ),
     Codec("posterior", Posterior, _posterior, _built_posterior),
     record("posterior of each", EachPosterior, ("parts", "model", "data")),

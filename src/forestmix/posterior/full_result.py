@@ -116,20 +116,22 @@ def scales_result(model: DEF, data: Observations, journal: Journal | None = None
 def result_of_scales(model: DEF, data: Observations, fit: ScaleFit, course: Course) -> Result:
     """Return the fit of a model with unknown scales, which a batch shares, as a result.
 
-    Its model has the scales of the heaviest node, and its objective is the ELBO there. Its trace is that of the climb
-    to the mode of log prior plus ELBO: the best value so far.
+    Its model has the scales at their mode, and its objective is the ELBO at the heaviest node. Its trace is that of the
+    climb to the mode of log prior plus ELBO: the best value so far.
     """
     climbed, count = np.maximum.accumulate(course.objectives[: fit.climbed]), len(data.x)
     trace = _trace(np.repeat(climbed[:, None], count, axis=1), np.array(course.seconds[: fit.climbed]))
     counts, note = np.full(count, fit.climbed - 1), fit.message if data.single else f"{fit.message} {SHARED}"
-    return _result(_over_scales(model, data, fit), trace, fit.elbos[fit.best], counts, _status([fit] * count), note)
+    return _result(
+        _over_scales(model, data, fit), trace, fit.elbos[np.argmax(fit.weights)], counts, _status([fit] * count), note
+    )
 
 
 def each_result(model: DEF, data: Observations, journal: Journal | None = None) -> Result:
     """Return the posterior of a batch whose observations have unknown scales of their own, as a result.
 
-    Its model has the geometric mean over observations of the scales of their heaviest nodes, and the objective is the
-    ELBO of each observation at its own.
+    Its model has the geometric mean over observations of the modes of their scales, and the objective is the ELBO of
+    each observation at its heaviest node.
     """
     journal = journal or Journal()
     fits = fit_scales(model, data, "each", journal=journal)
@@ -138,8 +140,8 @@ def each_result(model: DEF, data: Observations, journal: Journal | None = None) 
         part = data.take(np.array([k]))
         own = Observations(part.x, part.observed, True)
         posteriors.append(_over_scales(model.take_observations(np.array([k])), own, fit))
-    typical = np.exp(np.mean([fit.thetas[fit.best] for fit in fits], axis=0))
-    elbos = np.array([fit.elbos[fit.best][0] for fit in fits])
+    typical = np.exp(np.mean(np.log([fit.mode for fit in fits]), axis=0))
+    elbos = np.array([fit.elbos[np.argmax(fit.weights)][0] for fit in fits])
     joint, counts = (
         EachPosterior(posteriors, model.with_scales(typical), data),
         np.array([fit.climbed - 1 for fit in fits]),
@@ -149,9 +151,9 @@ def each_result(model: DEF, data: Observations, journal: Journal | None = None) 
 
 
 def _over_scales(model: DEF, data: Observations, fit: ScaleFit) -> Posterior:
-    """Return the posterior that is a mixture over scales; its model has those of the heaviest node."""
+    """Return the posterior that is a mixture over scales; its model has their mode."""
     return Posterior(
-        fit.components, fit.weights, model.with_scales(np.exp(fit.thetas[fit.best])), data, "full",
+        fit.components, fit.weights, model.with_scales(fit.mode), data, "full",
         scales=dict(zip(scale_names(model), fit.scales, strict=True)),
         log_evidence=None if np.isnan(fit.log_evidence) else fit.log_evidence,
     )  # fmt: skip

@@ -67,11 +67,11 @@ class ScaleFit:
 
     ``scales``: the posterior of each unknown scale, in the order of ``model.unknown_scales``; ``components`` with
     ``weights`` (S,): the posterior of the latents is their mixture; ``thetas`` (S, K): the log scales of each;
-    ``elbos`` (S, N): the ELBO of each observation there;
-    ``log_evidence``: the log of the integral of prior times evidence, for rows that are not Gaussian an estimate; NaN
-    where scales are at their mode; ``effective``: the number of nodes of equal weight that would serve as well;
-    ``converged``: whether every inner fit that counts did; ``message``: what was done; ``climbed``: how many values of
-    L the way to its mode took; ``stopped``: whether the callback or Ctrl-C ended it, with the best scales so far.
+    ``elbos`` (S, N): the ELBO of each observation there; ``log_evidence``: the log of the integral of prior times
+    evidence, for rows that are not Gaussian an estimate; NaN where scales are at their mode; ``effective``: how many
+    nodes of equal weight would serve as well; ``converged``: whether every inner fit that counts did; ``message``: what
+    was done; ``climbed``: how many values of L the way to its mode took; ``stopped``: whether the callback or Ctrl-C
+    ended it, with the best scales so far.
     """
 
     scales: tuple[ScalePosterior, ...]
@@ -87,9 +87,9 @@ class ScaleFit:
     stopped: bool = False
 
     @property
-    def best(self) -> int:
-        """The place of the heaviest node."""
-        return int(np.argmax(self.weights))
+    def mode(self) -> Array:
+        """The scales at the mode of L, which the model of a result has."""
+        return np.array([one.mode for one in self.scales])
 
 
 def fit_scales(
@@ -142,7 +142,7 @@ def _integrated(objective: ScaleObjective, seed: int) -> ScaleFit:
     else:
         integral = importance(collected, mode, np.linalg.inv(precision), seed)
         integral = integral._replace(log_weights=collected.calibrated(integral))
-    return _collected(objective, collected, integral)
+    return _collected(objective, collected, integral, mode)
 
 
 def climb(objective: ScaleObjective, tolerance: float | None = None, init: Array | None = None) -> Array:
@@ -273,16 +273,16 @@ def component(
     return Component(mean, batch, layer, dict(zip(model.unknown_scales, scales.tolist(), strict=True)))
 
 
-def _collected(objective: ScaleObjective, collected: Collector, integral: Integral) -> ScaleFit:
+def _collected(objective: ScaleObjective, collected: Collector, integral: Integral, mode: Array) -> ScaleFit:
     """Return the fit with the nodes that count."""
     share = NEGLIGIBLE if integral.nodes.shape[1] == 1 else NEGLIGIBLE_OF_MANY
     keep = np.flatnonzero(integral.log_weights > np.log(share))
     weights, scales = np.exp(integral.log_weights[keep]), objective.model.unknown_scales
     if integral.marginals is not None:
-        posteriors = [from_grid(scale, *own) for scale, own in zip(scales, integral.marginals, strict=True)]
+        posteriors = [from_grid(one, top, *own) for one, top, own in zip(scales, mode, integral.marginals, strict=True)]
     else:
-        pairs = zip(scales, integral.nodes.T, strict=True)
-        posteriors = [from_weighted(scale, own, np.exp(integral.log_weights)) for scale, own in pairs]
+        shares = np.exp(integral.log_weights)
+        posteriors = [from_weighted(*one, shares) for one in zip(scales, mode, integral.nodes.T, strict=True)]
     nodes = [collected.nodes[integral.nodes[k].tobytes()] for k in keep]
     message = SAMPLED if integral.marginals is None else GRID
     return ScaleFit(

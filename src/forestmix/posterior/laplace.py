@@ -4,7 +4,8 @@ The mode is found by ``newton.py``, with no spread of the rows, and with ``kappa
 
     Sigma = (diag(1 / sigma0^2) + W^T diag(kappa) W)^-1
 
-Where unknown scales are integrated over, each node has the mode at its own scales and keeps its weight.
+Unknown scales are at the mode of their own posterior, by their logarithms, which the latents are integrated out of
+(``integrate.py``): for Gaussian rows under flat priors, those of restricted maximum likelihood.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ ACCEPTABLE = 2e-6
 LOOSE = 10.0
 
 MEANING = "Laplace: means are modes and sds come from the curvature there, as those of maximum likelihood do."
+AT_MODE = "For them unknown scales are at their mode: {scales}."
 NO_MAXIMUM = (
     "The likelihood has no maximum: columns separate the responses, or all of some level are 0 (seen in {count} rows). "
     "Only the prior holds these modes; use a narrower prior than a flat one."
@@ -41,7 +43,7 @@ NOT_THERE = "The search for the mode stopped short of it: rescale the columns, o
 
 
 def laplace_posterior(posterior: Posterior) -> Posterior:
-    """Return the modes with their Laplace covariance, at the scales of each component of a posterior."""
+    """Return the modes with their Laplace covariance, at the mode of unknown scales."""
     model, data = posterior.model, posterior.data
     if len(model.layers) > 1 or not isinstance(model.prior.family, Gaussian):
         raise ArgumentError(
@@ -52,23 +54,22 @@ def laplace_posterior(posterior: Posterior) -> Posterior:
         raise ArgumentError("kind='laplace' needs a factor, which this many latents do not have; use 'corrected'.")
     columns = Columns(model.layers[0].weights.in_double())
     with np.errstate(all="ignore"):
-        parts = [_component(posterior, part, columns) for part in posterior.mixture.components]
-    return Posterior(
-        parts, posterior.mixture.weights, model, data, "laplace", factors=posterior.factors, scales=posterior.scales
-    )
+        part = _component(posterior, columns)
+    return Posterior([part], [1.0], model, data, "laplace", factors=posterior.factors, scales=posterior.scales)
 
 
-def _component(posterior: Posterior, part: Component, columns: Columns) -> Component:
-    """Return the modes and their covariances at the scales of one component."""
-    system = system_of(posterior.system, part)
+def _component(posterior: Posterior, columns: Columns) -> Component:
+    """Return the modes of all observations and their covariances, at the scales of the posterior's model."""
+    system, (starts, _) = posterior.system, posterior.mixture.moments()
 
     def covariance(kappa: Array) -> CovarianceBatch:
         return CovarianceBatch([BlockFactor(columns, kappa[0], system.precision)], [0])
 
-    found = [_mode(system.take(np.array([k])), start[None], covariance) for k, start in enumerate(part.mean)]
+    found = [_mode(system.take(np.array([k])), start[None], covariance) for k, start in enumerate(starts)]
     factors = [covariance(mode.kappa).distinct[0] for mode in found]
     mean = np.concatenate([mode.mean for mode in found])
-    return Component(mean, CovarianceBatch(factors, np.arange(len(factors))), part.layer, part.scales)
+    scales = {one.scale: one.mode for one in posterior.scales.values()}
+    return Component(mean, CovarianceBatch(factors, np.arange(len(factors))), posterior.model.layers[0], scales)
 
 
 def _mode(system: LatentSystem, start: Array, covariance: Callable[[Array], CovarianceBatch]) -> Place:
@@ -97,4 +98,9 @@ def laplace_notes(posterior: Posterior) -> list[str]:
             left = max(left, 0.5 * gradient @ factor.solve(gradient) / max(1.0, abs(value) * 1e-9))
             count += int(np.sum((kappa > 0) & (variance > LOOSE**2) & (variance > eta**2)))
     loose = count and not system.constant_curvature
-    return [MEANING, *([NO_MAXIMUM.format(count=count)] if loose else []), *([NOT_THERE] if left > ACCEPTABLE else [])]
+    scales = ", ".join(f"{name} {one.mode:.4g}" for name, one in posterior.scales.items())
+    notes = {
+        MEANING: True, AT_MODE.format(scales=scales): scales, NO_MAXIMUM.format(count=count): loose,
+        NOT_THERE: left > ACCEPTABLE,
+    }  # fmt: skip
+    return [note for note, applies in notes.items() if applies]

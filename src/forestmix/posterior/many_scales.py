@@ -51,10 +51,10 @@ class SharedScales:
         return result_of_scales(model, data, own, self.course)
 
     def put(self, found: MappedResult) -> MappedResult:
-        """Return the outcome with the scales and the model at the heaviest of them."""
+        """Return the outcome with the scales and the model at their mode."""
         model = found.model
         found.shared = dict(zip(scale_names(model), self.fit.scales, strict=True))
-        found.model = model.with_scales(np.exp(self.fit.thetas[self.fit.best]))
+        found.model = model.with_scales(self.fit.mode)
         return found
 
 

@@ -136,7 +136,7 @@ class Result(Exported):
             kind: "corrected"; "factorised" for q itself, the only kind for latents that are not Gaussian; "full" after
                 ``infer(..., covariance="full")`` and for models with unknown scales, where "corrected" means it too;
                 "laplace" for the mode with the inverse of the curvature there, which are the estimates and standard
-                errors of maximum likelihood where priors are flat; with unknown scales the mode at each of their nodes.
+                errors of maximum likelihood where priors are flat; unknown scales are at their mode.
             tol: relative error of the standard deviations. Where they are estimated from draws, these are made until
                 the median of the stated errors is at most this; where rounding leaves a larger one, an error is raised.
             rng: a generator, or a seed, for the draws behind standard deviations that are estimated.

@@ -23,13 +23,17 @@ class ScalePosterior:
         scale: the scale as it stands in the model, with its prior.
         mean: posterior mean.
         sd: posterior standard deviation.
+        mode: its value where the density of the logarithms of all unknown scales together is largest.
         log_mean: posterior mean of its logarithm.
         log_sd: posterior standard deviation of that.
 
     """
 
-    def __init__(self, scale: Scale, theta: Array, log_density: Array, moments: Array | None = None) -> None:
+    def __init__(
+        self, scale: Scale, theta: Array, log_density: Array, moments: Array | None = None, mode: float | None = None
+    ) -> None:  # fmt: skip
         self.scale, self._theta = scale, theta
+        self.mode = float(np.exp(theta[np.argmax(log_density)] if mode is None else mode))
         density = np.exp(log_density - np.max(log_density))
         step = theta[1] - theta[0]
         self._density = density / (np.sum(density) * step)
@@ -67,15 +71,18 @@ class ScalePosterior:
         return f"<posterior of {self.scale!r}: {self.mean:.4g} +- {self.sd:.2g}, 90 % in {low:.4g} to {high:.4g}>"
 
 
-def from_grid(scale: Scale, theta: Array, log_density: Array) -> ScalePosterior:
-    """Return the posterior from log densities at the nodes of a grid, by a cubic spline between the finite ones."""
+def from_grid(scale: Scale, mode: float, theta: Array, log_density: Array) -> ScalePosterior:
+    """Return the posterior from log densities at the nodes of a grid, by a cubic spline between the finite ones.
+
+    ``mode``: that of the logarithm.
+    """
     known = np.isfinite(log_density)
     theta, log_density = theta[known], log_density[known]
     fine = np.linspace(theta[0], theta[-1], POINTS)
-    return ScalePosterior(scale, fine, scipy.interpolate.CubicSpline(theta, log_density)(fine))
+    return ScalePosterior(scale, fine, scipy.interpolate.CubicSpline(theta, log_density)(fine), mode=mode)
 
 
-def from_weighted(scale: Scale, theta: Array, weights: Array) -> ScalePosterior:
+def from_weighted(scale: Scale, mode: float, theta: Array, weights: Array) -> ScalePosterior:
     """Return the posterior from weighted nodes, smoothed on the line of logarithms.
 
     Normal kernels of bandwidth h, at nodes drawn towards their mean so that the variance stays (West 1993). The moments
@@ -89,14 +96,14 @@ def from_weighted(scale: Scale, theta: Array, weights: Array) -> ScalePosterior:
     width = share * sd
     fine = np.linspace(centres.min() - 5 * width, centres.max() + 5 * width, POINTS)
     exponents = -0.5 * ((fine[:, None] - centres) / width) ** 2
-    return ScalePosterior(scale, fine, scipy.special.logsumexp(exponents, axis=1, b=weights), moments)
+    return ScalePosterior(scale, fine, scipy.special.logsumexp(exponents, axis=1, b=weights), moments, mode)
 
 
 def at_point(scale: Scale, theta: float) -> ScalePosterior:
     """Return all of the mass at one point, where the uncertainty of a scale is left out."""
     fine = np.linspace(theta - 1e-9, theta + 1e-9, POINTS)
     value = float(np.exp(theta))
-    return ScalePosterior(scale, fine, np.zeros(POINTS), np.array([value, value**2, theta, theta**2]))
+    return ScalePosterior(scale, fine, np.zeros(POINTS), np.array([value, value**2, theta, theta**2]), theta)
 
 
 def _sd(mean: float, square: float) -> float:

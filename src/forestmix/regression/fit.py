@@ -143,8 +143,8 @@ class Fit(Saved):
     def laplace(self) -> Fit:
         """Return the same fit with the mode of the posterior in the place of its mean, and the Laplace covariance.
 
-        With ``prior="flat"`` these are the estimates and standard errors of maximum likelihood. Unknown scales stay
-        integrated over, with the mode at each of their nodes (docs/trust.md).
+        With ``prior="flat"`` these are the estimates and standard errors of maximum likelihood, for Gaussian rows with
+        the residual variance over its degrees of freedom. Unknown scales are at their mode (docs/trust.md).
         """
         chosen = copy(self)
         chosen.posterior = laplace_posterior(self.posterior)

@@ -27,7 +27,7 @@ from forestmix.errors import ArgumentError, unknown_name
 from forestmix.families import Gaussian
 from forestmix.model import Prior
 from forestmix.regression.formula import Design
-from forestmix.scales import HalfNormal, HalfStudentT, Scale
+from forestmix.scales import HalfNormal, HalfStudentT, InverseGamma, Scale
 from forestmix.weights import Weights
 from forestmix.weights.blocks import blocks_of
 
@@ -182,16 +182,21 @@ def _least_squares(matrix: Any, y: Array) -> tuple[float, int]:
     return float(np.sqrt(np.mean((y - matrix @ found) ** 2))), int(rank)
 
 
-def set_priors(defaults: Priors, design: Design, given: Mapping[str, Any] | str | None) -> Priors:
+def set_priors(
+    defaults: Priors, design: Design, given: Mapping[str, Any] | str | None, cases: float = np.inf
+) -> Priors:  # fmt: skip
     """Return the priors with those that were given by the name of a term, of a column, "fixed" or "noise".
 
     A number is an sd around 0, a pair ``(mean, sd)``; a scale such as ``HalfNormal(1.0)`` is an unknown sd that the
-    columns of the term share. "flat" makes all fixed effects as wide as makes no difference.
+    columns of the term share. "flat" makes all fixed effects as wide as makes no difference, and the noise too where
+    these effects alone explain the ``cases`` and are fewer: with groups it could go to 0.
     """
     if isinstance(given, str):
         if given != "flat":
             raise ArgumentError(f"prior must be a dictionary by the names of terms, or 'flat'; got {given!r}.")
         given = dict.fromkeys((block.name for block in design.fixed), "flat")
+        if isinstance(defaults.noise, Scale) and not design.grouped and cases > design.n_fixed:
+            given[NOISE] = "flat"
     if not isinstance(given, Mapping | None):
         raise ArgumentError(f"prior must be a dictionary by the names of terms, or 'flat'; got {given!r}.")
     blocks, noise = dict(defaults.blocks), defaults.noise
@@ -203,7 +208,7 @@ def set_priors(defaults: Priors, design: Design, given: Mapping[str, Any] | str 
                 f"prior[{name!r}] has two meanings here: a column is called {name!r}. Rename the column."
             )
         if name == NOISE and noise is not None:
-            noise = _scale(name, value)
+            noise = _noise(value, noise)
         elif name == FIXED:
             for other in fixed:
                 if other != INTERCEPT:
@@ -217,6 +222,13 @@ def set_priors(defaults: Priors, design: Design, given: Mapping[str, Any] | str 
             known = [*blocks, *columns, FIXED, *([] if noise is None else [NOISE])]
             raise unknown_name("A name in prior", name, known)
     return Priors(blocks, noise)
+
+
+def _noise(value: Any, default: float | Scale) -> float | Scale:
+    """Return the prior of the noise; "flat" is all but flat in its logarithm, which makes a Student t of an effect."""
+    if isinstance(value, str) and value == "flat" and isinstance(default, HalfStudentT):
+        return InverseGamma(1 / FLAT, (default.scale / FLAT) ** 2)
+    return _scale(NOISE, value)
 
 
 def _block_prior(name: str, value: Any, default: BlockPrior) -> BlockPrior:

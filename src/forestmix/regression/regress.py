@@ -51,7 +51,7 @@ def regress(
         prior: priors by the names of terms, where the defaults should not hold (``fit.priors`` prints them): a number
             is an sd around 0, a pair a mean and an sd, a scale such as ``scales.HalfNormal(1.0)`` an unknown sd;
             "flat" makes it all but flat. "noise" is the sd of Gaussian rows, "fixed" are all fixed effects but the
-            intercept; ``prior="flat"`` makes them all flat, the intercept too.
+            intercept; ``prior="flat"`` makes them all flat, the intercept too, and without groups the noise.
         trials: of a binomial response: a column's name, an array, or one number.
         offset: added to the predictor, likewise.
         weights: case weights, likewise; a row of weight 2 counts as two.
@@ -79,7 +79,8 @@ def regress(
     check_response(family, terms.response, seen.response, seen.trials)
     centre, unit = centre_and_unit(family, seen.response, seen.trials, shift, seen.weights)
     noise = default_noise(fixed, seen.response - shift, unit, seen.weights) if family == "gaussian" else None
-    priors = set_priors(default_priors(design, matrix, centre, unit, seen.weights, noise), design, prior)
+    count = len(seen.response) if seen.weights is None else float(seen.weights.sum())
+    priors = set_priors(default_priors(design, matrix, centre, unit, seen.weights, noise), design, prior, count)
     model = make_model(family_of(family, priors.noise, seen.trials), matrix, shift, priors, seen.weights, design.names)
     solution = solve(model, seen.response, callback)
     if table is not None and found is not None:

@@ -156,7 +156,8 @@ def test_sizes_that_do_not_fit_name_both_files(tmp_path):
         (X - 5, ("--family", "poisson"), "x.npy: "),
         (X, ("--prior-sd", "-1"), "--prior-sd: sd must be greater than 0"),
         (X, ("--noise-sd", "0"), "--noise-sd: sd must be greater than 0"),
-        (X, ("--tol", "2"), "tol must be"),
+        (X, ("--tol", "2"), "Error: --tol must be 0 or a number between 0 and 1; got 2.0"),
+        (X, ("--level", "nan"), "Error: --level must be a number between 0 and 1; got nan"),
     ],
 )
 def test_what_is_wrong_is_said_by_its_place(tmp_path, x, words, says):

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from forestmix.checks import one_of
 from forestmix.data.cache import cache_path, read_arrays
-from forestmix.errors import ArgumentError, ForestmixError, MissingExtraError, unknown_name
+from forestmix.errors import ArgumentError, ForestmixError, MissingExtraError
 
 SPLITS = ("train", "test")
 KERNEL_WIDTHS = (3, 5, 7)
@@ -100,8 +100,7 @@ def load_table(name: str) -> Any:
     "schools": marks of pupils in classes in schools (a measurement, nested groups); "seeds": seeds that germinated in
     pots on benches (successes out of trials, a group).
     """
-    if name not in TABLES:
-        raise unknown_name("name", name, TABLES)
+    one_of("name", name, TABLES)
     try:
         import pandas
     except ImportError as error:

@@ -87,8 +87,10 @@ def several_axes(axes: Any, count: int, size: tuple[float, float]) -> Any:
 
         return np.atleast_1d(pyplot.subplots(1, count, figsize=size, layout="constrained")[1])
     given = np.ravel(np.array(axes, dtype=object))
-    if len(given) != count or not all(hasattr(one, "hlines") for one in given):
-        raise ArgumentError(f"axes must be {count} matplotlib axes; got {len(given)} entries.")
+    wrong = [type(one).__name__ for one in given if not hasattr(one, "hlines")]
+    if len(given) != count or wrong:
+        found = f"{len(given)} entries" if len(given) != count else ", ".join(wrong)
+        raise ArgumentError(f"axes must be {count} matplotlib axes; got {found}.")
     for one in given:  # made elsewhere, so that they get the same spines and grid here
         one.spines[["top", "right"]].set_visible(False)
         one.grid(True, color=RC["grid.color"], linewidth=RC["grid.linewidth"])

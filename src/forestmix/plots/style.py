@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import numpy as np
@@ -71,6 +72,15 @@ def look() -> Any:
     from matplotlib import rc_context
 
     return rc_context(RC)
+
+
+def saved(figure: Any, kind: str = "svg", **options: Any) -> bytes:
+    """Return the file of a picture: without dates and versions, so that the same numbers give the same file."""
+    stream = io.BytesIO()
+    metadata = {"Date": None} if kind == "svg" else {"Software": None}
+    with look():
+        figure.savefig(stream, format=kind, dpi=160, metadata=metadata, **options)
+    return stream.getvalue()
 
 
 def one_axes(axes: Any, size: tuple[float, float]) -> Any:

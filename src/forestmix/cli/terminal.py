@@ -21,6 +21,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from forestmix.cli.show import show_line
 from forestmix.data import DatasetStatus
 from forestmix.paper import Meter, Outcome
 from forestmix.paper.claims import GAPS, cost_table
@@ -105,8 +106,7 @@ def show_outcome(outcome: Outcome, report: Path) -> None:
     held = sum(claim.held for claim in outcome.claims)
     colour = "green" if outcome.held else "red"
     console.print(f"[{colour}]{held} of {len(outcome.claims)} claims of the paper held.[/{colour}]")
-    # Without wrapping, so that the path can be copied.
-    console.print(f"Report: {report}", soft_wrap=True, highlight=False, markup=False)
+    show_line(f"Report: {report}")
 
 
 def show_datasets(statuses: Iterable[DatasetStatus], cache: Path) -> None:
@@ -116,9 +116,8 @@ def show_datasets(statuses: Iterable[DatasetStatus], cache: Path) -> None:
         [found.name, state.label, f"{found.download_bytes / 1e6:.0f} MB", found.title, found.licence]
         for found, state in ((status.dataset, status.state) for status in statuses)
     ]
-    console = Console()
-    console.print(_table(None, header, rows, text_columns=len(header)))
-    console.print(f"Cache: {cache}", soft_wrap=True, highlight=False, markup=False)
+    Console().print(_table(None, header, rows, text_columns=len(header)))
+    show_line(f"Cache: {cache}")
 
 
 def _table(title: str | None, header: Sequence[str], rows: Iterable[Sequence[str]], text_columns: int = 1) -> Table:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from forestmix.checks import one_of
+from forestmix.checks import is_number, one_of
 from forestmix.data.cache import cache_path, read_arrays
 from forestmix.errors import ArgumentError, ForestmixError, MissingExtraError
 
@@ -49,7 +49,7 @@ def load_cifar10_kernels(width: int) -> npt.NDArray[np.float32]:
 
     ``width`` is 3, 5 or 7. They are to be correlated with images normalised as cifar10_kernels.md says.
     """
-    if width not in KERNEL_WIDTHS:
+    if not is_number(width) or width not in KERNEL_WIDTHS:
         raise ArgumentError(f"width must be one of {', '.join(map(str, KERNEL_WIDTHS))}; got {width!r}")
     return _load_array("cifar10_kernels.npz", f"k{int(width)}")
 

@@ -60,8 +60,11 @@ def show_rows(title: str, header: Sequence[str], rows: Iterable[Sequence[str | T
     shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for label in header[:text_columns]:
         shown.add_column(label, overflow="fold", min_width=8)
-    for label in header[text_columns:]:
-        shown.add_column(label, justify="right", no_wrap=True)
+    rows = list(rows)
+    for place, label in enumerate(header[text_columns:], text_columns):
+        # What rich takes for the least width of a column is its longest word.
+        longest = max(len(cell) for cell in (label, *(row[place] for row in rows)))
+        shown.add_column(label, justify="right", no_wrap=True, min_width=longest)
     for row in rows:
         shown.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
     console = Console()

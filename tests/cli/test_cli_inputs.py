@@ -3,6 +3,7 @@
 import json
 import pickle
 import struct
+import sys
 import zipfile
 
 import numpy as np
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 
 import forestmix as fmx
 from forestmix.cli import app
+from forestmix.cli.show import show_rows
 
 N, M = 30, 4
 W = np.random.default_rng(0).standard_normal((N, M)).round(3)
@@ -156,7 +158,8 @@ def test_sizes_that_do_not_fit_name_both_files(tmp_path):
         (X - 5, ("--family", "poisson"), "x.npy: "),
         (X, ("--prior-sd", "-1"), "--prior-sd: sd must be greater than 0"),
         (X, ("--noise-sd", "0"), "--noise-sd: sd must be greater than 0"),
-        (X, ("--tol", "2"), "tol must be"),
+        (X, ("--tol", "2"), "Error: --tol must be 0 or a number between 0 and 1; got 2.0"),
+        (X, ("--level", "nan"), "Error: --level must be a number between 0 and 1; got nan"),
     ],
 )
 def test_what_is_wrong_is_said_by_its_place(tmp_path, x, words, says):
@@ -176,3 +179,20 @@ def test_weights_that_are_not_finite_name_their_file(tmp_path):
     ended = forestmix("infer", tmp_path / "W.npy", tmp_path / "x.npy")
     assert ended.exit_code == 2
     assert "W.npy: " in ended.output
+
+
+@pytest.mark.parametrize("words", [["infer", "t.nc", "t.nc"], ["regress", "t.nc", "a ~ b"]])
+def test_files_of_netcdf_name_the_extra_they_need(tmp_path, monkeypatch, words):
+    monkeypatch.setitem(sys.modules, "xarray", None)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.nc").write_bytes(b"\x89HDF\r\n\x1a\n")
+    ended = forestmix(*words)
+    assert ended.exit_code == 2
+    assert "t.nc: NetCDF files need xarray: pip install 'forestmix[io]'" in ended.output
+
+
+def test_numbers_of_a_table_are_not_broken_where_text_folds(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "40")
+    number = "0.000134 (0.000124 to 0.000167)"
+    show_rows("", ["panel", "curve", "gap"], [["fig2a", "a name of several words that folds", number]], text_columns=2)
+    assert number in capsys.readouterr().out

@@ -143,6 +143,11 @@ def test_absent_data_says_how_to_fetch_it(cache):
         load_cifar10("test")
 
 
+def test_a_source_that_is_no_path(cache):
+    with pytest.raises(ArgumentError, match="source must be the path of a directory or a tarball, or None; got 3"):
+        fetch("mnist", 3)
+
+
 @pytest.mark.parametrize("function", [fetch, verify])
 def test_unknown_name(function, cache):
     with pytest.raises(ArgumentError, match=r"name must be one of 'cifar10', 'mnist'; got 'minst'. Did you mean"):

@@ -50,7 +50,7 @@ def test_kernels(width):
     assert len({hashlib.sha256(kernel.tobytes()).digest() for kernel in kernels}) == len(kernels)
 
 
-@pytest.mark.parametrize("width", [0, 4, 9, "3"])
+@pytest.mark.parametrize("width", [0, 4, 9, "3", np.array([3, 5]), None])
 def test_kernels_of_another_width(width):
     with pytest.raises(ArgumentError, match="width must be one of 3, 5, 7; got"):
         load_cifar10_kernels(width)

@@ -84,6 +84,8 @@ def test_covariance_is_that_of_the_dense_matrix():
     np.testing.assert_allclose(covariance.solve(v[:, 0]), np.linalg.solve(dense, v[:, 0]), rtol=1e-10)
     np.testing.assert_allclose(covariance @ v, dense @ v, rtol=1e-12)
     assert covariance.shape == (6, 6)
+    with pytest.raises(fmx.ArgumentError, match="v must be finite; got 1 entries"):
+        covariance.solve([np.nan, 0, 0, 0, 0, 0])
 
 
 def test_score_is_the_gaussian_density_with_and_without_missing_entries():

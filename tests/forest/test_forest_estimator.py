@@ -186,7 +186,7 @@ TABLE = {
     "model": (lambda: fmx.ForestMixtureModel.from_bound(X, X), "model must be a forestmix.DEF; got ndarray"),
     "samples": (lambda: known().sample(0), "n_samples must be a positive integer; got 0"),
     "Y": (lambda: known().inverse_transform(np.ones((2, 5))), r"Y must have shape \(N, 2\), .* got \(2, 5\)"),
-    "q": (lambda: known().elbo(np.ones((1, 3)), (np.ones(3), np.ones(3))), r"q must have mean and sd of shape \(2,\)"),
+    "q": (lambda: known().elbo(np.ones((1, 3)), (np.ones(3), np.ones(3))), r"mean of q must have shape \(2,\)"),
     "names": (lambda: known().plot(["a"]), "names must have one entry for each of the 3 variables; got 1"),
     "covariance": (lambda: known("poisson").get_covariance(), "family must be 'gaussian' .* got 'poisson'"),
     "v": (lambda: known().get_covariance().solve(np.ones(4)), r"v must have shape \(3,\) or \(3, k\) .* got \(4,\)"),

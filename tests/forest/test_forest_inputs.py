@@ -5,9 +5,10 @@ import pandas
 import pytest
 import scipy
 from scipy import special, stats
+from sklearn.datasets import load_iris
 
 import forestmix as fmx
-from support.forest_models import log_density, planted, small
+from support.forest_models import log_density, log_given_parents, planted, small
 
 FAMILIES = ["gaussian", "bernoulli", "poisson"]
 
@@ -116,6 +117,57 @@ def test_the_scale_of_the_data_does_not_matter_up_to_the_limit(parents):
         assert model.transform(X * scale) == pytest.approx(reference.transform(X), abs=1e-9)
 
 
+def test_steep_counts_are_inferred_and_scored():
+    """Under the prior of the latent the rates of these leaves are up to exp(300)."""
+    model = fmx.ForestMixtureModel.from_parameters([[24.0], [0.5]], [1.0, 0.0], family="poisson")
+    X = np.array([[3.0, 1.0], [0.0, 0.0], [0.0, 9.0]])
+    exact = [log_given_parents(model, x, [0, 0]) for x in X]
+    assert model.score_samples(X) == pytest.approx(exact, abs=0.02)
+    assert sum(exact) - 1.5 < model.elbo(X) < sum(exact)
+
+
+def test_counts_that_overflow_under_the_prior_have_a_finite_elbo():
+    model = fmx.ForestMixtureModel.from_parameters([[100.0], [0.5]], family="poisson")
+    assert np.isfinite(model.elbo([[3.0, 1.0]]))
+
+
+@pytest.mark.parametrize("batch_size", [None, 8])
+@pytest.mark.parametrize("largest", [1e4, 1e9])
+def test_one_very_large_count(largest, batch_size):
+    """A Newton step to it would overflow, and has to be cut."""
+    rng = np.random.default_rng(0)
+    X = rng.poisson(np.exp(rng.standard_normal((30, 5)))).astype(float)
+    X[0, 0] = largest
+    settings = {"family": "poisson", "n_init": 3, "max_iter": 15, "random_state": 0}
+    model = fmx.ForestMixtureModel(2, batch_size=batch_size, **settings).fit(X)
+    assert np.isfinite(model.score_samples(X)).all()
+    if batch_size is None:
+        assert model.elbo(X) > model.elbo_ - 5
+        assert model.score(X) * len(X) > model.elbo(X) - 1
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("parents", ["shared", "observation"])
+def test_a_tree_that_no_variable_wants_keeps_its_prior(family, parents):
+    model = fmx.ForestMixtureModel.from_parameters(
+        [[1.0, 2.0], [1.0, 2.0]], parent_prior=[[1.0, 0.0], [1.0, 0.0]], family=family, parents=parents
+    )
+    found = model.infer([[1.0, 0.0], [0.0, np.nan]])
+    assert (found.mean[:, 1] == 0).all()
+    assert (found.sd[:, 1] == 1).all()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_parents_per_observation_are_found_again(family):
+    """Also where leaves are so precise that latents as wide as their prior would tell nothing of the parents."""
+    X = load_iris().data if family == "gaussian" else data(family)
+    model = fmx.ForestMixtureModel(3, family=family, parents="observation", n_init=2, max_iter=60, random_state=0).fit(
+        X
+    )
+    assert model.elbo(X) > model.elbo_ - 0.001 * len(X)
+    assert model.score_samples(X).sum() == pytest.approx(model.elbo(X))
+
+
 BEYOND = {
     "fit": (lambda: learned(data() * 1e154), r"X must lie between -1e\+140 and 1e\+140.* at index \(0, 0\). Divide"),
     "transform": (lambda: learned(data()).transform(data() * 1e200), "X must lie between"),
@@ -149,11 +201,22 @@ BEYOND = {
     "infer max_iter": (lambda: learned(data()).infer(data(), max_iter=0), "max_iter must be a positive integer; got 0"),
     "infer tol": (lambda: learned(data()).infer(data(), tol=np.nan), "tol must be a number of at least 0; got nan"),
     "q": (lambda: learned(data()).elbo(data(), 3), "q must have a mean and an sd or be a pair of them; got 3"),
+    "sd of q": (lambda: learned(data()).elbo(data(), ([0, 0], [1, -1])), "sd of q must be greater than 0; got -1"),
+    "mean of q": (
+        lambda: learned(data()).elbo(data(), ([0, np.nan], [1, 1])),
+        "mean of q must be finite; got 1 entries",
+    ),
+    "shape of q": (lambda: learned(data()).elbo(data(), ([0], [1])), r"mean of q must have shape \(2,\) or \(40, 2\)"),
     "n_samples": (lambda: learned(data()).sample(True), "n_samples must be a positive integer; got True"),
     "rng": (lambda: learned(data()).sample(2, rng=-1), "rng must be .* got -1"),
     "names": (lambda: learned(data()).names(3), "names must be a list of names"),
     "axes": (lambda: learned(data()).plot(axes=3), "axes must be matplotlib axes; got int"),
     "image_shape": (lambda: learned(data()).plot_parents(6), "image_shape must be the height and width"),
+    "parent axes": (
+        lambda: learned(data()).plot_parents((2, 3), [1, 2]),
+        "axes must be 2 matplotlib axes; got int, int",
+    ),
+    "nodes": (lambda: learned(data()).to_networkx(list("abcdea")), "names must differ, .* got 'a' twice"),
     "candidates": (lambda: fmx.select_n_trees(data(), 3), "candidates must be a list of numbers of trees.* got 3"),
     "candidate": (lambda: fmx.select_n_trees(data(), [1.5]), "every entry of candidates must be a positive integer"),
     "model": (lambda: fmx.select_n_trees(data(), [1], model=3), "model must be a ForestMixtureModel or None; got int"),

@@ -176,5 +176,7 @@ def test_a_report_is_written_whole_and_of_nothing_else(tmp_path):
     path = write_saved(tmp_path / "report.html", inferred())
     assert path.read_text("utf-8").endswith("</html>\n")
     assert [one.name for one in tmp_path.iterdir()] == ["report.html"]
-    with pytest.raises(fmx.ArgumentError, match="A report is for a Fit, Result or Posterior; got int"):
+    with pytest.raises(
+        fmx.ArgumentError, match="A report is for a Fit, Result, Posterior or fitted ForestMixtureModel; got int"
+    ):
         write_saved(tmp_path / "other.html", 3)

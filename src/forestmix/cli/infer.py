@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from forestmix.cli.options import Covariance, Json, Level, RowFamily, SaveTo
+from forestmix.cli.options import Covariance, Json, Level, RowFamily, SaveTo, Tolerance
 
 if TYPE_CHECKING:
     from forestmix import Result
@@ -22,7 +22,7 @@ def infer(
     prior_sd: Annotated[float, typer.Option(help="Prior standard deviation of the latents.")] = 1.0,
     bias: Annotated[str | None, typer.Option(help="File with b, one number for each row; 0 without it.")] = None,
     covariance: Annotated[Covariance, typer.Option(help="Of q.")] = Covariance.factorised,
-    tol: Annotated[float, typer.Option(help="Relative gradient norm at which a run has converged.")] = 1e-6,
+    tol: Tolerance = 1e-6,
     max_iter: Annotated[int, typer.Option(min=0, help="Iterations at most.")] = 10_000,
     level: Level = 0.9,
     out: SaveTo = None,

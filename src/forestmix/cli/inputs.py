@@ -180,14 +180,20 @@ def read_parquet(path: Path) -> Any:
 
 
 def _netcdf(path: Path, key: str | None) -> tuple[Any, None]:
-    try:
-        import xarray
-    except ImportError as error:
-        raise MissingExtraError(f"{path}: NetCDF files need xarray: pip install 'forestmix[io]'.") from error
-    with xarray.open_dataset(path, engine="h5netcdf", decode_times=False) as dataset:
+    with _dataset(path, decode_times=False) as dataset:
         chosen = dataset[_choose(path, key, [str(name) for name in dataset.data_vars])]
         _check_memory(path, chosen.nbytes)
         return chosen.values, None
+
+
+def _dataset(path: Path, **options: Any) -> Any:
+    """Return a NetCDF file opened by xarray."""
+    try:
+        import h5netcdf  # noqa: F401
+        import xarray
+    except ImportError as error:
+        raise MissingExtraError(f"{path}: NetCDF files need {error.name}: pip install 'forestmix[io]'.") from error
+    return xarray.open_dataset(path, engine="h5netcdf", **options)
 
 
 READERS: dict[str, Callable[[Path, str | None], tuple[Any, list[str] | None]]] = {
@@ -223,9 +229,7 @@ def _frame(path: Path, kind: str) -> Any:
     except ImportError as error:
         raise MissingExtraError("Tables need pandas: pip install 'forestmix[regression]'") from error
     if kind == "nc":
-        import xarray
-
-        with xarray.open_dataset(path, engine="h5netcdf") as dataset:
+        with _dataset(path) as dataset:
             return dataset.to_dataframe().reset_index()
     return pandas.read_csv(path, sep="\t" if kind == "tsv" else ",")
 

@@ -10,8 +10,8 @@ from typing import Any
 import typer
 from rich import box
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from forestmix.posterior.table import SHOWN, formatted
 from forestmix.posterior.table import Table as Numbers
@@ -53,16 +53,20 @@ def show_table(table: Numbers) -> None:
         show_line(note)
 
 
-def show_rows(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Show a table: names fold where the terminal is narrow, numbers never do."""
+def show_rows(title: str, header: Sequence[str], rows: Iterable[Sequence[str | Text]], text_columns: int = 1) -> None:
+    """Show a table: its first columns hold text, which folds where the terminal is narrow; numbers never do."""
     if title:
         show_line(title, "bold")
     shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    shown.add_column(header[0], overflow="fold", min_width=8)
-    for label in header[1:]:
-        shown.add_column(label, justify="right", no_wrap=True)
+    for label in header[:text_columns]:
+        shown.add_column(label, overflow="fold", min_width=8)
+    rows = list(rows)
+    for place, label in enumerate(header[text_columns:], text_columns):
+        # What rich takes for the least width of a column is its longest word.
+        longest = max(len(cell) for cell in (label, *(row[place] for row in rows)))
+        shown.add_column(label, justify="right", no_wrap=True, min_width=longest)
     for row in rows:
-        shown.add_row(*map(escape, row))
+        shown.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
     console = Console()
     least = shown.__rich_measure__(console, console.options.update(width=1000)).minimum
     if least > console.width:  # the terminal may break lines, but no number is cut

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rich import box
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -19,8 +18,9 @@ from rich.progress import (
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
-from rich.table import Table
+from rich.text import Text
 
+from forestmix.cli.show import show_line, show_rows
 from forestmix.data import DatasetStatus
 from forestmix.paper import Meter, Outcome
 from forestmix.paper.claims import GAPS, cost_table
@@ -93,20 +93,17 @@ def download_bar() -> Iterator[DownloadBar]:
 
 def show_outcome(outcome: Outcome, report: Path) -> None:
     """Show the summary, the comparison beyond the paper, the claims, and where the report is."""
-    console = Console()
     title = f"After {outcome.settings.iterations} parallel steps: median (least to greatest)"
-    console.print(_table(title, *summary_table(outcome.panels), text_columns=2))
+    show_rows(title, *summary_table(outcome.panels), text_columns=2)
     for race in outcome.races:
         header, rows, _ = cost_table(race, GAPS[:1])
-        console.print(_table(f"Beyond the paper, {race.title}", header, rows))
-    words = {True: "[green]held[/green]", False: "[red]FAILED[/red]"}
-    claims = [[words[claim.held], claim.sentence, claim.evidence] for claim in outcome.claims]
-    console.print(_table("Claims of the paper", ["", "claim", "numbers"], claims, text_columns=3))
+        show_rows(f"Beyond the paper, {race.title}", header, rows)
+    words = {True: Text("held", "green"), False: Text("FAILED", "red")}
+    claims: list[list[str | Text]] = [[words[claim.held], claim.sentence, claim.evidence] for claim in outcome.claims]
+    show_rows("Claims of the paper", ["", "claim", "numbers"], claims, text_columns=3)
     held = sum(claim.held for claim in outcome.claims)
-    colour = "green" if outcome.held else "red"
-    console.print(f"[{colour}]{held} of {len(outcome.claims)} claims of the paper held.[/{colour}]")
-    # Without wrapping, so that the path can be copied.
-    console.print(f"Report: {report}", soft_wrap=True, highlight=False, markup=False)
+    show_line(f"{held} of {len(outcome.claims)} claims of the paper held.", "green" if outcome.held else "red")
+    show_line(f"Report: {report}")
 
 
 def show_datasets(statuses: Iterable[DatasetStatus], cache: Path) -> None:
@@ -116,16 +113,5 @@ def show_datasets(statuses: Iterable[DatasetStatus], cache: Path) -> None:
         [found.name, state.label, f"{found.download_bytes / 1e6:.0f} MB", found.title, found.licence]
         for found, state in ((status.dataset, status.state) for status in statuses)
     ]
-    console = Console()
-    console.print(_table(None, header, rows, text_columns=len(header)))
-    console.print(f"Cache: {cache}", soft_wrap=True, highlight=False, markup=False)
-
-
-def _table(title: str | None, header: Sequence[str], rows: Iterable[Sequence[str]], text_columns: int = 1) -> Table:
-    """Return a table whose first columns hold text, the others numbers, which are aligned at the right."""
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
-    for place, column in enumerate(header):
-        table.add_column(column, justify="left" if place < text_columns else "right")
-    for row in rows:
-        table.add_row(*row)
-    return table
+    show_rows("", header, rows, text_columns=len(header))
+    show_line(f"Cache: {cache}")

@@ -20,7 +20,7 @@ import pooch
 from forestmix.data.formats import ARRAY_NAMES, Arrays, BoundedReads, Bytes
 from forestmix.data.registry import DATASETS, Dataset, RemoteFile, find_dataset
 from forestmix.data.sources import read_source
-from forestmix.errors import ForestmixError
+from forestmix.errors import ArgumentError, ForestmixError
 
 ENVIRONMENT_VARIABLE = "FORESTMIX_DATA"
 
@@ -185,6 +185,8 @@ def fetch(
     directory = make_cache_directory()
     if source is None:
         arrays = _download(dataset, directory, progress, bar)
+    elif not isinstance(source, str | os.PathLike):
+        raise ArgumentError(f"source must be the path of a directory or a tarball, or None; got {source!r}.")
     else:
         progress(f"reading {name} from {source}")
         arrays = read_source(dataset, Path(os.path.expanduser(source)))

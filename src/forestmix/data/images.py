@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from forestmix.checks import one_of
+from forestmix.checks import is_number, one_of
 from forestmix.data.cache import cache_path, read_arrays
-from forestmix.errors import ArgumentError, ForestmixError, MissingExtraError, unknown_name
+from forestmix.errors import ArgumentError, ForestmixError, MissingExtraError
 
 SPLITS = ("train", "test")
 KERNEL_WIDTHS = (3, 5, 7)
@@ -49,7 +49,7 @@ def load_cifar10_kernels(width: int) -> npt.NDArray[np.float32]:
 
     ``width`` is 3, 5 or 7. They are to be correlated with images normalised as cifar10_kernels.md says.
     """
-    if width not in KERNEL_WIDTHS:
+    if not is_number(width) or width not in KERNEL_WIDTHS:
         raise ArgumentError(f"width must be one of {', '.join(map(str, KERNEL_WIDTHS))}; got {width!r}")
     return _load_array("cifar10_kernels.npz", f"k{int(width)}")
 
@@ -100,8 +100,7 @@ def load_table(name: str) -> Any:
     "schools": marks of pupils in classes in schools (a measurement, nested groups); "seeds": seeds that germinated in
     pots on benches (successes out of trials, a group).
     """
-    if name not in TABLES:
-        raise unknown_name("name", name, TABLES)
+    one_of("name", name, TABLES)
     try:
         import pandas
     except ImportError as error:

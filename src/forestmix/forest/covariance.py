@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from forestmix.arrays import Array, numbers
+from forestmix.arrays import Array, finite, numbers
 from forestmix.errors import ArgumentError
 
 
@@ -54,7 +54,7 @@ class LowRankPlusDiagonal:
         return np.asarray(scipy.linalg.cholesky(inner + np.eye(inner.shape[0]), lower=True))
 
     def _fits(self, v: npt.ArrayLike) -> Array:
-        array = numbers("v", v)
+        array = finite("v", numbers("v", v))
         if array.ndim not in (1, 2) or array.shape[0] != self.diagonal.size:
             n = self.diagonal.size
             raise ArgumentError(f"v must have shape ({n},) or ({n}, k) for this matrix; got {array.shape}.")

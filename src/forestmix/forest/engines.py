@@ -14,7 +14,16 @@ import numpy as np
 import scipy
 
 from forestmix.arrays import Array
-from forestmix.forest.leaves import NewtonTerms, backtracked, latent_step, leaf_statistics, moments, pair_scores, rows
+from forestmix.forest.leaves import (
+    NewtonTerms,
+    backtracked,
+    latent_step,
+    leaf_statistics,
+    moments,
+    pair_scores,
+    rows,
+    weighted,
+)
 from forestmix.forest.parameters import ForestParameters, counts, present
 from forestmix.forest.settings import Settings
 from forestmix.latents import GaussianFactors
@@ -137,6 +146,11 @@ class ParentsPerObservation(Engine):
             return state
         return self.evaluate(replace(state, forest=settings.with_prior(forest, state.responsibilities)))
 
+    def bounds(self, forest: ForestParameters, q: GaussianFactors) -> Array:
+        """Return the ELBO of each observation, (N,)."""
+        parts = [value.sum(axis=1) for *_, value in self.chunks(forest, q)]
+        return np.concatenate(parts) - forest.divergence(q)
+
     def values(self, forest: ForestParameters, q: GaussianFactors) -> Array:
         """Return each variable's part of the ELBO, (n, 1)."""
         return np.sum([value.sum(axis=0) for *_, value in self.chunks(forest, q)], axis=0)[:, None]
@@ -186,7 +200,7 @@ def best_parents(forest: ForestParameters, scores: Array) -> Array:
 def valued(state: State, scores: Array) -> State:
     """Return a state of shared parents with its ELBO (paper, equation 1), from the scores of all pairs."""
     p, r = state.forest, state.responsibilities
-    fit = np.sum(np.where(r > 0, r * scores, 0.0))
+    fit = np.sum(weighted(r, scores))
     loss = np.sum(p.divergence(state.latents)) + np.sum(scipy.special.rel_entr(r, p.parent_prior))
     return replace(state, value=float(fit - loss))
 

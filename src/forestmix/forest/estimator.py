@@ -203,10 +203,14 @@ class ForestMixtureModel(FittedForest):
             import networkx
         except ImportError as error:
             raise MissingExtraError("to_networkx needs networkx: pip install 'forestmix[forest]'") from error
+        names = self.names(names)
+        if len(set(names)) < len(names):
+            twice = next(name for place, name in enumerate(names) if name in names[:place])
+            raise ArgumentError(f"names must differ, since each is a node of the graph; got {twice!r} twice.")
         graph = networkx.DiGraph()
         trees = np.unique(self.parents_).tolist()
         graph.add_nodes_from((("tree", j), {"kind": "latent", "tree": j}) for j in trees)
-        for i, (name, tree) in enumerate(zip(self.names(names), self.parents_.tolist(), strict=True)):
+        for i, (name, tree) in enumerate(zip(names, self.parents_.tolist(), strict=True)):
             weight, chance = float(self.weights_[i, tree]), float(self.responsibilities_[i, tree])
             graph.add_node(name, kind="variable", tree=tree, index=i)
             graph.add_edge(("tree", tree), name, weight=weight, strength=float(self.strengths_[i]), probability=chance)

@@ -14,7 +14,7 @@ from forestmix.arrays import Array, generator, in_precision, numbers, working_dt
 from forestmix.checks import one_of, whole_number
 from forestmix.errors import ArgumentError, MissingExtraError, unknown_name
 from forestmix.forest import given
-from forestmix.forest.engines import Run, engine_for
+from forestmix.forest.engines import ParentsPerObservation, Run, engine_for
 from forestmix.forest.parameters import (
     ForestDraw,
     ForestParameters,
@@ -25,6 +25,7 @@ from forestmix.forest.parameters import (
 )
 from forestmix.forest.settings import are_shared, number_from
 from forestmix.latents import GaussianFactors
+from forestmix.problem.given import batch_of_latents
 from forestmix.tables import REAL, plain_array
 
 try:
@@ -158,12 +159,12 @@ class FittedForest(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """
         array = self._numbers(X, reset=False)
         data = observations_of(array, self._forest.family)
-        if self._shared() and self._forest.noise is not None:
+        if not self._shared():
+            return ParentsPerObservation(data).bounds(self._forest, self._infer(array).state.latents)
+        if self._forest.noise is not None:
             return given.gaussian_log_likelihood(self._forest, data, self.parents_)
         q = self._infer(array, np.eye(self._forest.n_trees)[self.parents_]).state.latents
-        if self._shared():
-            return given.quadrature_log_likelihood(self._forest, data, self.parents_, q)
-        return given.observation_bounds(self._forest, data, q)
+        return given.quadrature_log_likelihood(self._forest, data, self.parents_, q)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return the average log-likelihood of the observations; ``y`` is ignored."""
@@ -238,12 +239,10 @@ class FittedForest(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             q = (q.mean, q.sd)
         if not isinstance(q, tuple | list) or len(q) != 2:
             raise ArgumentError(f"q must have a mean and an sd or be a pair of them; got {shown(q)}.")
-        m = self._forest.n_trees
-        mean, sd = (np.atleast_2d(numbers("q", part)).astype(float) for part in q)
-        for part in (mean, sd):
-            if part.shape not in ((1, m), (N, m)):
-                raise ArgumentError(f"q must have mean and sd of shape ({m},) or ({N}, {m}); got {part.shape}.")
-        return GaussianFactors(np.broadcast_to(mean, (N, m)), sd)
+        shape, dtype = (N, self._forest.n_trees), np.dtype(np.float64)
+        mean = batch_of_latents("mean of q", q[0], shape, dtype)
+        sd = batch_of_latents("sd of q", q[1], shape, dtype, positive=True)
+        return GaussianFactors(np.broadcast_to(mean, shape), sd)
 
     def _shared(self) -> bool:
         return are_shared(self.parents)

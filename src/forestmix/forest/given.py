@@ -9,14 +9,16 @@ import scipy
 
 from forestmix.arrays import Array, total
 from forestmix.families import Gaussian
-from forestmix.forest.engines import Engine, Run, SharedParents, State, parents_of_observations, valued
-from forestmix.forest.leaves import pair_scores, rows
+from forestmix.forest.engines import Engine, ParentsPerObservation, Run, State, valued
+from forestmix.forest.leaves import latent_step, pair_scores, rows
 from forestmix.forest.parameters import ForestParameters, present, standard_units
 from forestmix.latents import GaussianFactors
 from forestmix.model import Observations
 
 #: Nodes of the quadrature over a latent, placed by its posterior.
 _NODES = 40
+#: Spread of a natural parameter where inference starts, at most.
+_STEEPEST = 3.0
 
 
 @dataclass(frozen=True)
@@ -45,12 +47,31 @@ def infer_given(
     for each entry of x. Otherwise each observation ends as it would alone, see ``_one_by_one``.
     """
     mean = np.broadcast_to(p.prior_mean, (engine.data.x.shape[0], p.n_trees))
-    state = State(p, GaussianFactors(mean, p.prior.sd[None]), responsibilities)
-    shared = isinstance(engine, SharedParents)
-    if shared and p.noise is not None and not parents:
+    sd = p.prior.sd
+    if p.noise is None:
+        # The rates of steep leaves overflow under the prior, or send the first step to an sd of 0.
+        sd = np.minimum(sd, _STEEPEST / np.maximum(np.abs(p.weights).max(axis=0), 1e-300))
+    state = State(p, GaussianFactors(mean, sd[None]), responsibilities)
+    if isinstance(engine, ParentsPerObservation):
+        state = replace(state, latents=_better_start(engine, state))
+    elif parents:
+        return _together(engine, state, max_iter, tol)
+    elif p.noise is not None:
         state = engine.evaluate(replace(state, latents=engine.latents(state)), infer_parents=False)
         return Run(state, [state.value], True)
-    return (_together if shared and parents else _one_by_one)(engine, state, max_iter, tol)
+    return _one_by_one(engine, state, max_iter, tol)
+
+
+def _better_start(engine: ParentsPerObservation, state: State) -> GaussianFactors:
+    """Return the latents of the better of two starts for each observation, a sweep after them.
+
+    One is the prior of the latents, the other the best latents under the given parents: next to leaves that are precise
+    the prior is so wide that it would choose parents which no sweep leaves again.
+    """
+    p, wide = state.forest, state.latents
+    narrow = latent_step(p, engine.data, wide, state.responsibilities)
+    first, second = (engine.latents(replace(state, latents=q)) for q in (wide, narrow))
+    return second.where(engine.bounds(p, second) > engine.bounds(p, first), first)
 
 
 def _together(engine: Engine, state: State, max_iter: int, tol: float) -> Run:
@@ -126,8 +147,3 @@ def _log_joint(p: ForestParameters, data: Observations, tree: int, children: Arr
     """Return ``log p(x of the children, y)`` of each observation."""
     prior = Gaussian(p.prior.sd[tree]).expectations(y, p.prior_mean[tree], np.zeros_like(y))
     return total(rows(p, data, y, np.zeros(1), tree, children).log_likelihood) + prior.log_likelihood
-
-
-def observation_bounds(p: ForestParameters, data: Observations, q: GaussianFactors) -> Array:
-    """Return the ELBO of each observation where each has parents of its own, (N,)."""
-    return total(parents_of_observations(p, data, q)[1]) - p.divergence(q)

@@ -205,8 +205,12 @@ def in_order(state: State) -> State:
     p, q, r = state.forest, state.latents, state.responsibilities
     order = np.argsort(-r.sum(axis=0), kind="stable")
     sign = np.where((r * p.weights).sum(axis=0) < 0, -1.0, 1.0)[order]
-    noise = None if p.noise is None else p.noise[:, order]
-    weights, bias, prior = p.weights[:, order] * sign, p.bias[:, order], p.parent_prior[:, order]
+
+    def ordered(trees: Array) -> Array:
+        return trees.take(order, axis=1)
+
+    noise = None if p.noise is None else ordered(p.noise)
+    weights, bias, prior = ordered(p.weights) * sign, ordered(p.bias), ordered(p.parent_prior)
     forest = replace(p, weights=weights, bias=bias, parent_prior=prior, noise=noise)
-    latents = GaussianFactors(q.mean[:, order] * sign, q.sd[:, order])
-    return replace(state, forest=forest, latents=latents, responsibilities=r[:, order])
+    latents = GaussianFactors(ordered(q.mean) * sign, ordered(q.sd))
+    return replace(state, forest=forest, latents=latents, responsibilities=ordered(r))

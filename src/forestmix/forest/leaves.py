@@ -87,17 +87,22 @@ def latent_step(
     if p.noise is not None and len(batch) == 1:
         return gaussian_latents(p, data, batch[0])
     new = q.expanded(len(data.x))
-    for tree in range(p.n_trees):
-        # Views of one column each, which the step updates.
-        _tree_step(p, data, new.mean[:, tree], new.sd[:, tree], tree, batch[:, :, tree])
+    # A step on which rates overflow is refused.
+    with np.errstate(over="ignore", invalid="ignore"):
+        for tree in range(p.n_trees):
+            # Views of one column each, which the step updates.
+            _tree_step(p, data, new.mean[:, tree], new.sd[:, tree], tree, batch[:, :, tree])
     return new
 
 
 def _tree_step(p: ForestParameters, data: Observations, mean: Array, sd: Array, tree: int, weight: Array) -> None:
     """Update mean and sd of one latent, (N,), in place."""
     children = np.flatnonzero(weight.max(axis=0) > NEGLIGIBLE)
-    weight, w = weight[:, children], p.weights[children, tree]
     centre, prior = p.prior_mean[tree], Gaussian(p.prior.sd[tree])
+    if not children.size:
+        mean[:], sd[:] = centre, prior.sd
+        return
+    weight, w = weight[:, children], p.weights[children, tree]
 
     def evaluate(some: Observations, r: Array, mean: Array, sd: Array) -> tuple[Array, Array, Array, Array]:
         """Return the ELBO's part of the latent, its rounding, its slope in the mean, and the precision best there.
@@ -110,13 +115,19 @@ def _tree_step(p: ForestParameters, data: Observations, mean: Array, sd: Array, 
         slope = error @ w - (mean - centre) * prior.sd**-2.0
         return value.sum(axis=1) - divergence, rounding, slope, prior.sd**-2.0 + kappa @ w**2
 
-    value, rounding, slope, best = evaluate(data, weight, mean, sd)
+    value, rounding, slope, target = evaluate(data, weight, mean, sd)
     precision = sd**-2.0
-    step, growth = slope / best, best - precision
+    step, growth = slope / target, target - precision
+    if p.noise is None:
+        # So far that rates overflow, halves would not come back.
+        reach = LARGEST_PARAMETER / np.maximum(np.abs(w).max(), 1e-300)
+        step = np.clip(step, -reach, reach)
     upwards = slope * step + 0.5 * (growth / precision) ** 2
     waiting, share = np.arange(len(mean)), 1.0
     for _ in range(_HALVINGS):
-        new_mean, new = mean[waiting] + share * step[waiting], precision[waiting] + share * growth[waiting]
+        new_mean = mean[waiting] + share * step[waiting]
+        # Not precision + share * growth, which is 0 where the precision falls by more digits than a number has.
+        new = (1 - share) * precision[waiting] + share * target[waiting]
         r = weight if len(weight) == 1 else weight[waiting]
         end, _, slope, best = evaluate(data.take(waiting), r, new_mean, new**-0.5)
         onwards = slope * step[waiting] + 0.5 * (best - new) / new**2 * growth[waiting]
@@ -141,9 +152,13 @@ class NewtonTerms(NamedTuple):
         """Return the Newton step of every pair, in bias and weight."""
         ridge = 1e-8 + 1e-6 * (self.bias_bias + self.weight_weight)
         first, last = self.bias_bias + ridge, self.weight_weight + ridge
-        determinant = first * last - self.bias_weight**2
-        down = (last * self.bias - self.bias_weight * self.weight) / determinant
-        return down, (first * self.weight - self.bias_weight * self.bias) / determinant
+        with np.errstate(over="ignore", invalid="ignore"):
+            determinant = first * last - self.bias_weight**2
+            bias = (last * self.bias - self.bias_weight * self.weight) / determinant
+            weight = (first * self.weight - self.bias_weight * self.bias) / determinant
+        # A pair whose rates overflow has no step to take, and is nobody's parent.
+        possible = np.isfinite(bias) & np.isfinite(weight)
+        return np.where(possible, bias, 0.0), np.where(possible, weight, 0.0)
 
 
 def newton_terms(

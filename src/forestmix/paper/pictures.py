@@ -5,7 +5,6 @@ Each picture is drawn twice, as rows of panels and as one column of them for a n
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,7 @@ import numpy as np
 
 from forestmix.paper.claims import COSTS
 from forestmix.paper.curves import Panel, labels, pooled, thinned
-from forestmix.plots.style import BLACK, RC, look_of
+from forestmix.plots.style import BLACK, look, look_of, saved
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -96,20 +95,19 @@ def _pictures(
     wide = _figure(draws, columns, shared_legend)
     narrow = _figure(draws, 1, shared_legend)
     return {
-        f"{name}.png": _render(wide, "png"),
-        f"{name}.svg": _render(wide, "svg"),
-        f"{name}-narrow.svg": _render(narrow, "svg"),
+        f"{name}.png": saved(wide, "png"),
+        f"{name}.svg": saved(wide),
+        f"{name}-narrow.svg": saved(narrow),
     }
 
 
 def _figure(draws: Sequence[Callable[[Axes], None]], columns: int, shared_legend: bool) -> Figure:
     """Return a figure of its own, not pyplot's: nothing is left behind, and no display is needed."""
-    import matplotlib
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     rows = -(-len(draws) // columns)
-    with matplotlib.rc_context(RC):
+    with look():
         engine = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.1)
         figure = Figure(figsize=(PANEL[0] * columns, PANEL[1] * rows), layout=engine)
         grid = figure.subplots(rows, columns, squeeze=False)
@@ -131,14 +129,3 @@ def _legend_below_all(figure: Figure, grid: Iterable[Axes], columns: int) -> Non
         handles, names = axes.get_legend_handles_labels()
         entries = dict(zip(names, handles, strict=True)) | entries
     figure.legend(list(entries.values()), list(entries), loc="outside lower center", ncols=columns, **_LEGEND)
-
-
-def _render(figure: Figure, kind: str) -> bytes:
-    import matplotlib
-
-    stream = io.BytesIO()
-    # Without the date and with a fixed salt, the same numbers give the same file.
-    metadata = {"Date": None} if kind == "svg" else {"Software": None}
-    with matplotlib.rc_context(RC):
-        figure.savefig(stream, format=kind, dpi=160, metadata=metadata)
-    return stream.getvalue()

@@ -8,7 +8,7 @@ import numpy as np
 
 from forestmix.arrays import Array
 from forestmix.errors import ArgumentError
-from forestmix.plots.style import BLACK, BLUE, VERMILION, look, one_axes
+from forestmix.plots.style import BLACK, BLUE, VERMILION, look, one_axes, several_axes
 
 if TYPE_CHECKING:
     from forestmix import ForestMixtureModel, TreeSelection
@@ -104,13 +104,7 @@ def plot_parent_map(model: ForestMixtureModel, image_shape: tuple[int, int], axe
         raise ArgumentError(
             f"image_shape must be the height and width of an image of {chances.shape[0]} pixels; got {image_shape!r}."
         )
-    if axes is None:
-        from matplotlib import pyplot
-
-        axes = pyplot.subplots(1, 2, figsize=(8.4, 3.8), layout="constrained")[1]
-    if np.size(axes) != 2:
-        raise ArgumentError(f"axes must be two matplotlib axes; got {np.size(axes)}.")
-    left, right = np.ravel(axes)
+    left, right = several_axes(axes, 2, (8.4, 3.8))
     left.imshow(_place_colours(chances, image_shape)[model.parents_].reshape(*image_shape, 3), interpolation="nearest")
     left.set_title("most probable parent, coloured by its place", fontsize=10)
     share = np.where(chances > 0, chances, 1.0)
@@ -119,6 +113,7 @@ def plot_parent_map(model: ForestMixtureModel, image_shape: tuple[int, int], axe
     right.set_title("effective number of parents", fontsize=10)
     right.figure.colorbar(shown, ax=right, shrink=0.85)
     for axis in (left, right):
+        axis.spines[:].set_visible(True)
         axis.set_xticks([])
         axis.set_yticks([])
     return np.array([left, right])

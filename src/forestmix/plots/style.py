@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import numpy as np
@@ -73,6 +74,15 @@ def look() -> Any:
     return rc_context(RC)
 
 
+def saved(figure: Any, kind: str = "svg", **options: Any) -> bytes:
+    """Return the file of a picture: without dates and versions, so that the same numbers give the same file."""
+    stream = io.BytesIO()
+    metadata = {"Date": None} if kind == "svg" else {"Software": None}
+    with look():
+        figure.savefig(stream, format=kind, dpi=160, metadata=metadata, **options)
+    return stream.getvalue()
+
+
 def one_axes(axes: Any, size: tuple[float, float]) -> Any:
     """Return the axes that were given, or those of a new figure of a size in inches."""
     if axes is not None and not hasattr(axes, "hlines"):
@@ -87,8 +97,10 @@ def several_axes(axes: Any, count: int, size: tuple[float, float]) -> Any:
 
         return np.atleast_1d(pyplot.subplots(1, count, figsize=size, layout="constrained")[1])
     given = np.ravel(np.array(axes, dtype=object))
-    if len(given) != count or not all(hasattr(one, "hlines") for one in given):
-        raise ArgumentError(f"axes must be {count} matplotlib axes; got {len(given)} entries.")
+    wrong = [type(one).__name__ for one in given if not hasattr(one, "hlines")]
+    if len(given) != count or wrong:
+        found = f"{len(given)} entries" if len(given) != count else ", ".join(wrong)
+        raise ArgumentError(f"axes must be {count} matplotlib axes; got {found}.")
     for one in given:  # made elsewhere, so that they get the same spines and grid here
         one.spines[["top", "right"]].set_visible(False)
         one.grid(True, color=RC["grid.color"], linewidth=RC["grid.linewidth"])

@@ -53,7 +53,7 @@ def _layer_factors(name: str, entry: Any, family: Any, shape: tuple[int, int], d
     if hasattr(entry, "factors"):
         return _checked_factors(name, entry.factors, kind, shape)
     if kind is BernoulliFactors:
-        probability = _batch_of_latents(f"probabilities of {name}", entry, shape, dtype).astype(np.float64)
+        probability = batch_of_latents(f"probabilities of {name}", entry, shape, dtype).astype(np.float64)
         if ((probability < 0) | (probability > 1)).any():
             raise ArgumentError(f"probabilities of {name} must lie between 0 and 1; got {probability.max()}.")
         # A start at exactly 0 or 1 could never be left again.
@@ -66,8 +66,8 @@ def _layer_factors(name: str, entry: Any, family: Any, shape: tuple[int, int], d
         given = (entry[0], entry[1])
     else:
         raise ArgumentError(f"{name} must be a Result or a pair (mean, sd); got {type(entry).__name__}.")
-    mean = _batch_of_latents(f"mean of {name}", given[0], shape, dtype)
-    sd = _batch_of_latents(f"sd of {name}", given[1], shape, dtype, positive=True)
+    mean = batch_of_latents(f"mean of {name}", given[0], shape, dtype)
+    sd = batch_of_latents(f"sd of {name}", given[1], shape, dtype, positive=True)
     return GaussianFactors(np.broadcast_to(mean, shape).copy(), sd)
 
 
@@ -84,9 +84,10 @@ def _checked_factors(name: str, factors: Factors, kind: type[Factors], shape: tu
     return factors.expanded(shape[0])
 
 
-def _batch_of_latents(
+def batch_of_latents(
     name: str, value: Any, shape: tuple[int, int], dtype: np.dtype, *, positive: bool = False
 ) -> Array:
+    """Return the mean or the sd of the latents, (N, m) or (1, m), checked."""
     array = numbers(name, value)
     count, m = shape
     if array.ndim not in (1, 2) or array.shape[-1] != m or (array.ndim == 2 and array.shape[0] not in (1, count)):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import io
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from html import escape
@@ -11,7 +10,7 @@ from importlib import resources
 from string import Template
 from typing import Any, NamedTuple
 
-from forestmix.plots.style import look
+from forestmix.plots.style import look, saved
 
 
 def table(
@@ -141,12 +140,10 @@ def _svg(draw: Callable[[Any], object], size: tuple[float, float], grid: tuple[i
     """Return a picture; a figure of its own, not pyplot's, needs no display and leaves nothing behind."""
     from matplotlib.figure import Figure
 
-    stream = io.BytesIO()
     with look():
         figure = Figure(figsize=size, layout="constrained")
         axes = figure.subplots(*grid, squeeze=False).ravel()
         draw(axes if len(axes) > 1 else axes[0])
         # A drawing without axes keeps its shape, so that there may be much empty paper around it.
         box = None if any(one.axison for one in axes) else "tight"
-        figure.savefig(stream, format="svg", dpi=150, metadata={"Date": None}, bbox_inches=box)
-    return stream.getvalue()
+        return saved(figure, bbox_inches=box)

@@ -93,7 +93,9 @@ def subject_of(saved: Any, names: list[str] | None = None) -> Subject:
     result = saved if isinstance(saved, fmx.Result) else None
     posterior = saved if result is None else reported(result)
     if not isinstance(posterior, fmx.Posterior):
-        raise fmx.ArgumentError(f"A report is for a Fit, Result or Posterior; got {type(saved).__name__}.")
+        raise fmx.ArgumentError(
+            f"A report is for a Fit, Result, Posterior or fitted ForestMixtureModel; got {type(saved).__name__}."
+        )
     notes, count = [], len(posterior.data.x)
     if not posterior.data.single:
         posterior = posterior.take(0)

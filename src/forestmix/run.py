@@ -23,6 +23,7 @@ from forestmix.model import DEF, Observations, observations
 from forestmix.posterior.full_result import joint_result
 from forestmix.posterior.layer import LayerPosterior
 from forestmix.posterior.many import MappedResult, is_dask_batch, mapped_result
+from forestmix.posterior.many_in_turns import inferred_in_turns
 from forestmix.posterior.many_scales import shared_scales
 from forestmix.posterior.result import Result
 from forestmix.problem.base import Problem
@@ -91,7 +92,13 @@ def infer(
         x in a Dask array a ``MappedResult``, whose entries are Dask arrays.
 
     """
-    if is_dask_batch(x) and isinstance(model, DEF) and all(layer.weights.chunks is None for layer in model.layers):
+    if (
+        is_dask_batch(x)
+        and isinstance(model, DEF)
+        and not (
+            _in_chunks(model) and (model.unknown_scales or any(one is not None for one in (init, callback, checkpoint)))
+        )
+    ):
         one_of("scales", scales, ("shared", "each"))
         _only_for_one_process(model, x, init=init, callback=callback, checkpoint=checkpoint)
         _check_options(tol, max_iter, progress, callback)
@@ -101,7 +108,10 @@ def infer(
         }  # fmt: skip
         return _mapped(model, x, options, out, progress)
     if out is not None:
-        raise ArgumentError("out must be None but for x in a Dask array (N, n), and W in one piece.")
+        raise ArgumentError(
+            "out must be None but for x in a Dask array (N, n); where W is in chunks too, the scales must be known, "
+            "and init, callback and checkpoint None."
+        )
     one_of("scales", scales, ("shared", "each"))
     data = observations(model, x)
     chosen = _algorithm(algorithm, objective, accelerate)
@@ -145,15 +155,21 @@ def _mapped(model: DEF, x: Any, options: dict[str, Any], out: Any, progress: boo
     if model.unknown_scales and options["scales"] == "shared":
         _check_joint(options["algorithm"], None)
         run = shared = shared_scales(model, x)
+    in_turns = _in_chunks(model)
     if out is None:
-        found = mapped_result(model, x, run)
+        found = (inferred_in_turns if in_turns else mapped_result)(model, x, run)
     else:
         from forestmix.posterior.many_files import inferred_to_zarr
 
         identity = digest_of(model, sorted(options.items(), key=lambda item: item[0])), probes_of(model)
         with ProgressBar("infer", options["tol"]) if progress else NoProgress() as meter:
-            found = inferred_to_zarr(model, x, run, out, identity, meter)
+            found = inferred_to_zarr(model, x, run, out, identity, meter, in_turns=in_turns)
     return found if shared is None else shared.put(found)
+
+
+def _in_chunks(model: DEF) -> bool:
+    """Return whether W of a layer is in chunks, which this process alone can ask."""
+    return any(layer.weights.chunks is not None for layer in model.layers)
 
 
 def _check_joint(algorithm: Algorithm, init: Any) -> None:

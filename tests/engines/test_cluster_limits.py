@@ -1,5 +1,7 @@
 """What a cluster may not outgrow: the scheduler over many iterations, and workers smaller than W. Slow, all of it."""
 
+import shutil
+
 import numpy as np
 import pytest
 
@@ -51,12 +53,17 @@ def _tasks(dask_scheduler):
 
 
 LIMIT = 640 * 2**20
-WORKERS = 8
+#: Workers that hold W in memory, and those that have it on disk.
+WORKERS, QUARTERS = 8, 4
 
 
 def limits(layout):
-    """Return chunks of W, which is four times the limit of a worker: one for each worker."""
-    n, m = 4 * LIMIT // (4 * 1024), 1024
+    """Return chunks of W, which is four times the limit of a worker: one for each worker.
+
+    Columns are cut where W is wide. One worker has the terms of all rows, which would count beside a W of few columns.
+    """
+    m = 4096 if layout == "columns" else 1024
+    n = 4 * LIMIT // (4 * m)
     return (n, m), {"rows": (n // WORKERS, m), "columns": (n, m // WORKERS), "grid": (n // 4, m // 2)}[layout]
 
 
@@ -78,5 +85,41 @@ def test_w_of_four_times_the_memory_of_a_worker(layout):
         used = client.run(resident)
         assert len(used) == WORKERS
         assert max(used.values()) <= LIMIT
-    # The prior has little to say beside half a million rows: the mean is what x was made from.
+    # The prior has little to say beside so many rows: the mean is what x was made from.
     np.testing.assert_allclose(found.mean, 1.0, atol=0.05)
+
+
+def quarter(path, k, shape):
+    """Return rows of W that a worker has on its own disk: it reads 2 MB of them at a time, in every pass."""
+    zarr = pytest.importorskip("zarr")
+    n, m = shape[0] // QUARTERS, shape[1]
+    group, step = zarr.open_group(path, mode="a"), n // 40
+    if str(k) not in group:
+        array = group.create_array(str(k), shape=(n, m), chunks=(512, m), dtype=np.float32, compressors=None)
+        generator = np.random.default_rng(k)
+        for first in range(0, n, step):
+            array[first : first + step] = generator.random((step, m), dtype=np.float32)
+    return fmx.ChunkedWeights.open(group[str(k)])
+
+
+def test_workers_that_each_hold_a_quarter_of_w_on_their_disk(tmp_path):
+    """A quarter of four times the limit is the limit itself: it cannot be in memory beside the worker's own needs."""
+    pytest.importorskip("zarr", reason="needs the extra [zarr]")
+    shape, _ = limits("rows")
+    with (
+        dask.config.set({"distributed.scheduler.work-stealing": False}),
+        distributed.LocalCluster(**OPTIONS, n_workers=QUARTERS, memory_limit=LIMIT) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        parts = [dask.delayed(quarter)(str(tmp_path / f"{k}.zarr"), k, shape) for k in range(QUARTERS)]
+        model = fmx.DEF(fmx.Layer(fmx.Gaussian(1.0), parts))
+        x = np.asarray(model.layers[0].weights.forward(np.ones(shape[1], np.float32)))
+        found = fmx.infer(model, x, accelerate="cg", tol=1e-3, max_iter=8, engine="reference")
+        used = client.run(resident)
+        held = [len(keys) for keys in client.has_what().values()]
+    assert model.layers[0].weights.shape == shape
+    assert len(used) == len(held) == QUARTERS
+    assert min(held) > 0
+    assert max(used.values()) <= LIMIT
+    np.testing.assert_allclose(found.mean, 1.0, atol=0.05)
+    shutil.rmtree(tmp_path)  # pytest keeps folders of some runs

@@ -249,6 +249,37 @@ def test_stale_workers_of_which_each_is_read_in_its_turn(monkeypatch):
     np.testing.assert_allclose(found.mean, fmx.infer(model, x, tol=1e-12).mean, atol=1e-6)
 
 
+def test_futures_are_chunks_too(client):
+    _, W, x = problem("gaussian")
+    with client.as_current():
+        layer = fmx.Layer(fmx.Gaussian(0.5), client.scatter([W[:9], W[9:]]))
+        found = fmx.infer(fmx.DEF(layer), x, tol=1e-12)
+    same(found, fmx.infer(fmx.DEF(fmx.Layer(fmx.Gaussian(0.5), W)), x, tol=1e-12))
+
+
+def opened(path):
+    return fmx.ChunkedWeights.open(path, chunk_bytes=256)
+
+
+def test_a_worker_reads_its_chunks_from_its_own_files(client, tmp_path):
+    """What a delayed object returns may be W in a file: the worker streams it, and Dask does not count it as memory."""
+    model, W, x = problem("bernoulli")
+    paths = [tmp_path / f"{k}.npy" for k in range(2)]
+    for path, part in zip(paths, (W[:9], W[9:]), strict=True):
+        np.save(path, part)
+    with client.as_current():
+        layer = fmx.Layer(model.layers[0].family, list(map(dask.delayed(opened), paths)), 0.2)
+        found = fmx.infer(fmx.DEF(layer), x, tol=1e-12)
+        sizes = client.run_on_scheduler(_bytes_of, [held.key for held in layer.weights.chunks.held])
+        np.testing.assert_allclose(found.posterior().sd, fmx.infer(model, x, tol=1e-12).posterior().sd, atol=1e-9)
+    same(found, fmx.infer(model, x, tol=1e-12))
+    assert max(sizes) <= 2**9 < 31 * M * 8
+
+
+def _bytes_of(keys, dask_scheduler):
+    return [dask_scheduler.tasks[key].nbytes for key in keys]
+
+
 def test_lists_of_both_kinds_are_refused():
     with pytest.raises(ArgumentError, match="chunks of W must be all of Dask or none"):
         as_weights([np.ones((2, 2)), dask.delayed(np.ones)((2, 2))])

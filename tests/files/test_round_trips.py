@@ -24,6 +24,16 @@ def again(tmp_path):
     return round_trip
 
 
+def test_weights_in_chunks_are_refused_with_what_to_do(tmp_path):
+    result = fmx.infer(fmx.DEF(fmx.Layer(fmx.Gaussian(1.0), [np.eye(3), np.eye(3)])), np.ones(6))
+    for obj in (result, result.model, result.posterior()):
+        for weights in ("inside", "reference"):
+            with pytest.raises(fmx.ForestmixError, match=r"A file cannot hold W in chunks.*to_xarray"):
+                obj.save(tmp_path / "a.nc", weights=weights)
+    result.to_xarray().to_netcdf(tmp_path / "b.nc", engine="h5netcdf")
+    assert [path.name for path in tmp_path.iterdir()] == ["b.nc"]
+
+
 @pytest.mark.parametrize("name", [*KNOWN, *UNKNOWN])
 def test_models(name, again):
     model = {**KNOWN, **UNKNOWN}[name]()

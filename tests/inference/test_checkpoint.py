@@ -12,7 +12,7 @@ from forestmix.errors import ArgumentError
 from forestmix.inference import accelerate, checkpoint
 from forestmix.inference.status import Status
 from forestmix.posterior import columns, factor
-from support.killed import JOINT, PROBLEMS, W, data, model
+from support.killed import JOINT, LONG, PROBLEMS, W, data, model
 
 
 class KilledError(Exception):
@@ -64,8 +64,8 @@ def run_killed(*arguments):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="SIGKILL and forks")
 def test_kill_at_ten_random_moments():
     """Every kind of problem, also those whose steps a journal keeps, ends where it ends undisturbed."""
-    lines = run_killed(0, 10).splitlines()
-    assert len(lines) == len(PROBLEMS) + len(JOINT)
+    lines = run_killed(0, 10, "quick").splitlines()
+    assert len(lines) == len(PROBLEMS) + len(JOINT) - len(LONG)
     # A process may have ended by itself before it was killed, where the machine is busy.
     assert sum(", 0 of 10 killed" not in line for line in lines) > 0.8 * len(lines)
 
@@ -97,8 +97,9 @@ def test_fits_with_a_full_covariance_go_on(name, tmp_path, monkeypatch):
     np.testing.assert_allclose(found.mean, right.mean, rtol=0, atol=1e-12)
     np.testing.assert_allclose(found.sd, right.sd, rtol=0, atol=1e-12)
     np.testing.assert_array_equal(found.status, right.status)
-    for scale, other in zip(found.scales.values(), right.scales.values(), strict=True):
-        assert scale.mean == pytest.approx(other.mean, abs=1e-12)
+    for one, other in zip(found.scales.values(), right.scales.values(), strict=True):
+        means = [[scale.mean for scale in np.ravel(own)] for own in (one, other)]
+        np.testing.assert_allclose(*means, rtol=0, atol=1e-12)
     with pytest.raises(ArgumentError, match="checkpoint must be of the same model, data and algorithm"):
         fmx.infer(chosen, 0 * x, **options, checkpoint=path)
 

@@ -8,7 +8,7 @@ import pytest
 import forestmix as fmx
 from forestmix.errors import ArgumentError, ForestmixError
 from forestmix.inference.status import Status
-from forestmix.posterior import many_scales
+from forestmix.posterior import many_files, many_in_turns, many_scales
 
 RNG = np.random.default_rng(2)
 W = RNG.standard_normal((12, 4)) / 3
@@ -190,7 +190,7 @@ def test_what_goes_with_data_in_memory_is_refused():
         ((model, parted), {"init": (x, x)}, "init must be None"),
         ((model, parted), {"callback": print}, "callback must be None"),
         ((model, parted), {"checkpoint": "run.npz"}, "checkpoint must be None"),
-        ((model, x), {"out": "folder.zarr"}, "out must be None but for x in a Dask array"),
+        ((model, x), {"out": "folder.zarr"}, r"out must be None but for x in a Dask array \(N, n\)"),
     ):
         with pytest.raises(ArgumentError, match=message):
             fmx.infer(*arguments, **options)
@@ -198,10 +198,55 @@ def test_what_goes_with_data_in_memory_is_refused():
         fmx.infer(MODELS["deep"], batch("deep")[1]).mean  # noqa: B018
 
 
-def test_weights_in_chunks_take_the_observations_as_one_batch():
+@pytest.mark.parametrize("name", MODELS)
+def test_weights_in_chunks_take_chunks_of_observations_in_turns(name, monkeypatch):
+    x, parted = batch(name, missing=name == "poisson")
+    sizes, check = [], many_in_turns.observations
+    monkeypatch.setattr(
+        many_in_turns, "observations", lambda model, part: sizes.append(len(part)) or check(model, part)
+    )
+    right, found = (fmx.infer(model, one, tol=1e-10) for model, one in ((MODELS[name], x), (in_chunks(name), parted)))
+    for one, other in zip(found.layers, right.layers, strict=True):
+        np.testing.assert_allclose(one.mean.compute(), other.mean, rtol=0, atol=1e-7)
+        np.testing.assert_allclose(one.sd.compute(), other.sd, rtol=0, atol=1e-7)
+        assert one.mean.chunks[0] == (7, 7, 7, 2)
+    assert list(found.status.compute()) == list(right.status)
+    assert found.message.startswith("23 of 23 observations: Converged")
+    assert found.persist() is found
+    if name == "binary":
+        return
+    posterior, expected = found.posterior(), right.posterior()
+    assert sizes == [7, 7, 7, 2]  # x is read again by chunks, and never whole
+    for k, layer in enumerate(expected.layers):
+        np.testing.assert_allclose(posterior.layers[k].sd.compute(), layer.sd, atol=1e-7)
+        np.testing.assert_allclose(posterior.interval(0.5, k)[1].compute(), layer.interval(0.5)[1], atol=1e-7)
+    if name != "deep":
+        rates = posterior.map(lambda one: one.predict([0, 4]).mean, shape=(2,))
+        np.testing.assert_allclose(rates.compute(), expected.predict([0, 4]).mean, rtol=1e-6)
+    if name == "gaussian":
+        left_out = posterior.map(lambda one: one.loo().pointwise, shape=(12,))
+        np.testing.assert_allclose(left_out.compute(), expected.loo().pointwise.reshape(23, 12), rtol=1e-6)
+
+
+def in_chunks(name):
+    model = MODELS[name]
+    parts = fmx.Layer(model.layers[0].family, [W[:5], W[5:]])
+    return fmx.DEF(parts, *model.layers[1:], prior=model.prior)
+
+
+def test_what_a_whole_batch_is_asked_for_brings_observations_to_memory(tmp_path):
+    """A callback sees all observations, a checkpoint has the state of all, and shared scales are of all."""
     x, parted = batch("gaussian")
-    chunked = fmx.DEF(fmx.Layer(fmx.Gaussian(0.5), [W[:5], W[5:]]))
-    np.testing.assert_allclose(fmx.infer(chunked, parted).mean, fmx.infer(MODELS["gaussian"], x).mean, atol=1e-6)
+    chunked, right = in_chunks("gaussian"), fmx.infer(MODELS["gaussian"], x)
+    for options in ({"callback": lambda seen: None}, {"checkpoint": tmp_path / "a.npz"}):
+        found = fmx.infer(chunked, parted, **options)
+        assert isinstance(found, fmx.Result)
+        np.testing.assert_allclose(found.mean, right.mean, atol=1e-6)
+        with pytest.raises(ArgumentError, match="where W is in chunks too, the scales must be known"):
+            fmx.infer(chunked, parted, out=tmp_path / "a.zarr", **options)
+    unknown = fmx.infer(fmx.DEF(fmx.Layer(fmx.Gaussian(), [W[:5], W[5:]])), parted)
+    expected = fmx.infer(fmx.DEF(fmx.Layer(fmx.Gaussian(), W)), x)
+    assert unknown.scales["noise"].mean == pytest.approx(expected.scales["noise"].mean, rel=1e-8)
 
 
 @pytest.fixture
@@ -224,6 +269,27 @@ def test_results_go_to_zarr(zarr, tmp_path):
     np.testing.assert_allclose(
         zarr.open_group(str(tmp_path / "b.zarr"))["sd_0"][:], right.posterior().layers[0].sd, atol=1e-4
     )
+
+
+def test_results_over_weights_in_chunks_go_to_zarr_and_on(zarr, tmp_path, monkeypatch):
+    (x, parted), path, chunked = batch("poisson"), tmp_path / "a.zarr", in_chunks("poisson")
+    right, runs = fmx.infer(MODELS["poisson"], x, tol=1e-10), []
+
+    def stopping(block):
+        runs.append(1)
+        if len(runs) == 3:
+            raise KeyboardInterrupt
+        return plain(block)
+
+    plain = many_files.computed
+    monkeypatch.setattr(many_files, "computed", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        fmx.infer(chunked, parted, tol=1e-10, out=path)
+    found = fmx.infer(chunked, parted, tol=1e-10, out=path)
+    assert len(runs) == 3 + 2
+    np.testing.assert_allclose(found.mean.compute(), right.mean, atol=1e-8)
+    np.testing.assert_allclose(found.posterior().sd.compute(), right.posterior().sd, atol=1e-8)
+    assert set(found.status.compute()) == {Status.CONVERGED}
 
 
 def test_a_killed_run_leaves_whole_chunks_and_goes_on(zarr, tmp_path, monkeypatch):

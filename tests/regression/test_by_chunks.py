@@ -253,3 +253,27 @@ def test_estimators_take_frames_of_dask():
     assert list(found.feature_names_in_) == list("abcd")
     lazy = found.predict(frames.from_pandas(frame, npartitions=2))
     np.testing.assert_allclose(lazy.compute(), right.predict(frame), atol=1e-6)
+
+
+class KilledError(Exception):
+    """Stands for the end of a process."""
+
+
+@pytest.mark.parametrize("given", [TABLE, delayed(TABLE)], ids=["in memory", "in chunks"])
+def test_a_fit_that_was_killed_goes_on(given, tmp_path):
+    formula, path, seen = "k ~ center(z) + (1 | g)", tmp_path / "fit.npz", []
+    right = fmx.regress(formula, given, "poisson")
+
+    def killed(at):
+        seen.append(at)
+        if len(seen) == 6:
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        fmx.regress(formula, given, "poisson", checkpoint=path, checkpoint_seconds=0, callback=killed)
+    assert path.exists()
+    found = fmx.regress(formula, given, "poisson", checkpoint=path)
+    np.testing.assert_allclose(found.posterior.mean, right.posterior.mean, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(found.posterior.sd, right.posterior.sd, rtol=0, atol=1e-12)
+    with pytest.raises(ArgumentError, match="checkpoint must be of the same model, data and algorithm"):
+        fmx.regress("k ~ z", given, "poisson", checkpoint=path)

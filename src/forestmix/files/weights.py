@@ -10,11 +10,12 @@ import numpy as np
 import scipy
 
 from forestmix.arrays import host
-from forestmix.errors import ArgumentError
+from forestmix.errors import ArgumentError, ForestmixError
 from forestmix.files.codec import Codec
 from forestmix.weights import Convolution, DenseWeights, SparseColumnWeights, SparseWeights, Weights, as_weights
 from forestmix.weights.absent import AbsentWeights
 from forestmix.weights.arrays import ArrayWeights
+from forestmix.weights.chunked import ChunkedWeights
 
 
 def _dense(weights: DenseWeights) -> dict[str, Any]:
@@ -51,6 +52,13 @@ def _built_convolution(given: dict[str, Any]) -> Convolution:
     return Convolution(given["kernels"], tuple(given["image_shape"]), given["placement"])
 
 
+def _no_chunks(weights: ChunkedWeights) -> dict[str, Any]:
+    raise ForestmixError(
+        f"A file cannot hold W in chunks, {weights!r}: it may be larger than memory. Keep the numbers by "
+        "to_xarray().to_netcdf(path), or give infer a checkpoint, from which the same call returns at once."
+    )
+
+
 INSIDE = (
     Codec("dense weights", DenseWeights, _dense, _built_dense),
     Codec(
@@ -70,6 +78,7 @@ INSIDE = (
         "absent weights", AbsentWeights, lambda one: {"shape": list(one.shape)},
         lambda given: AbsentWeights(tuple(given["shape"])),
     ),
+    Codec("weights in chunks", ChunkedWeights, _no_chunks, dict),
 )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -25,6 +26,7 @@ from forestmix.posterior.many import (
     named_moments,
     outcome_of,
 )  # fmt: skip
+from forestmix.posterior.many_in_turns import ResultInTurns, computed, inferred_again
 from forestmix.weights.chunks import processors
 from forestmix.weights.dask_chunks import current_client
 
@@ -35,24 +37,31 @@ AHEAD = 4
 
 
 def inferred_to_zarr(
-    model: DEF, x: Any, run: Infer, path: Any, identity: tuple[str, list[Array]], meter: NoProgress
+    model: DEF, x: Any, run: Infer, path: Any, identity: tuple[str, list[Array]], meter: NoProgress, *, in_turns: bool
 ) -> MappedResult:
     """Infer the chunks of a Dask array and write each to a folder in Zarr's format; return what is there at the end.
 
     Chunks that the folder has already are not inferred again. ``identity``: a digest of model and options, and products
-    with the weights, which a folder that is there must have too (``inference.checkpoint``).
+    with the weights, which a folder that is there must have too (``inference.checkpoint``). ``in_turns``: chunks are
+    inferred by this process, one after another (``many_in_turns.py``).
     """
     blocks, counts = blocks_of_observations(_evenly_chunked(x))
     group = _opened(model, path, counts, identity)
     starts = np.concatenate([[0], np.cumsum(counts)]).tolist()
     pending = [k for k, (a, b) in enumerate(pairwise(starts)) if (group["status"][a:b] == PENDING).any()]
     shared, inferred, written = constant(model), delayed(outcome_of), delayed(_write_chunk)
-    tasks = [written(inferred(run, shared, blocks[k]), str(path), starts[k]) for k in pending]
-    done = len(blocks) - len(tasks)
-    for _ in _finished(tasks):
+    done = len(blocks) - len(pending)
+    finished: Iterator[int]
+    if in_turns:
+        finished = (_write_chunk(run(model, computed(blocks[k])), str(path), starts[k]) for k in pending)
+    else:
+        finished = _finished([written(inferred(run, shared, blocks[k]), str(path), starts[k]) for k in pending])
+    for _ in finished:
         done += 1
         meter.share(f"{done} of {len(blocks)} chunks of observations", done / len(blocks))
-    return _read(model, path, [inferred(run, shared, block) for block in blocks])
+    if in_turns:
+        return ResultInTurns(model, *_read(model, path), [partial(inferred_again, run, model, one) for one in blocks])
+    return MappedResult(model, *_read(model, path), [inferred(run, shared, block) for block in blocks])
 
 
 def write_arrays(path: Any, arrays: dict[str, Any]) -> None:
@@ -156,8 +165,8 @@ def _describe(group: Any) -> None:
     group.attrs["statuses"] = [status.name for status in STATUSES]
 
 
-def _read(model: DEF, path: Any, outcomes: Sequence[Any]) -> MappedResult:
-    """Return what a folder has as Dask arrays, which read it when they are asked for."""
+def _read(model: DEF, path: Any) -> tuple[list[LayerArrays], dict[str, Any]]:
+    """Return what a folder has as Dask arrays, which read it when they are asked for: of each layer, and numbers."""
     import dask.array
 
     def array(name: str) -> Any:
@@ -167,7 +176,7 @@ def _read(model: DEF, path: Any, outcomes: Sequence[Any]) -> MappedResult:
     numbers["status"] = numbers["status"].map_blocks(statuses_of, dtype=object)
     names = list(named_moments([("", "")] * len(model.latent_sizes)))
     layers = [LayerArrays(array(mean), array(sd)) for mean, sd in zip(names[::2], names[1::2], strict=True)]
-    return MappedResult(model, layers, numbers, outcomes)
+    return layers, numbers
 
 
 def _zarr() -> Any:

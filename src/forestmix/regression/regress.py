@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -37,6 +38,8 @@ def regress(
     missing: str = "drop",
     context: Mapping[str, Any] | None = None,
     callback: Callback | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_seconds: float = 60.0,
 ) -> Fit:
     """Fit a Bayesian regression by a formula and a table (docs/table.md).
 
@@ -59,6 +62,9 @@ def regress(
             ``fit.predict()``; ``fit.message`` says how many.
         context: functions and constants that the formula uses, by name; ``np`` is there.
         callback: called on the way, as that of ``infer``; the fit stops if it returns True, and is what there is.
+        checkpoint: path of a file that the fit leaves its state in, and goes on from if it is there, as that of
+            ``infer``; for a long fit of a large table (docs/scaling.md).
+        checkpoint_seconds: seconds between two checkpoints.
 
     Returns:
         A ``Fit``: ``summary()``, ``predict(new_data)``, ``loo()``, ``check()``, ``plot()`` and ``posterior``.
@@ -82,7 +88,8 @@ def regress(
     count = len(seen.response) if seen.weights is None else float(seen.weights.sum())
     priors = set_priors(default_priors(design, matrix, centre, unit, seen.weights, noise), design, prior, count)
     model = make_model(family_of(family, priors.noise, seen.trials), matrix, shift, priors, seen.weights, design.names)
-    solution = solve(model, seen.response, callback)
+    kept = {"checkpoint": checkpoint, "checkpoint_seconds": checkpoint_seconds}
+    solution = solve(model, seen.response, callback, **kept)
     if table is not None and found is not None:
         return ChunkedFit(family, found, priors, model, solution, table)
     return Fit(family, design, priors, cases, model, solution)

@@ -137,10 +137,10 @@ def _controller() -> Any:
     return ThreadpoolController()
 
 
-def solve(model: DEF, y: Array, callback: Callback | None = None) -> Solution:
-    """Return the posterior of the effects given the responses, (n,)."""
+def solve(model: DEF, y: Array, callback: Callback | None = None, **checkpoint: Any) -> Solution:
+    """Return the posterior of the effects given the responses, (n,); ``checkpoint``: what ``infer`` takes for one."""
     with one_thread(model.layers[0].weights.stored):
-        result = infer(model, y, covariance="full", callback=callback)
+        result = infer(model, y, covariance="full", callback=callback, **checkpoint)
     scales = dict(zip(model.unknown_scales, result.scales.values(), strict=True))
     return Solution(result.posterior(), scales, result.note, result.trace, result.status)
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from forestmix.weights.base import Weights
-from forestmix.weights.chunks import Chunks, ChunkShape, Turn
+from forestmix.weights.chunks import Chunks, ChunkShape, StreamedChunks, Turn
 
 #: Chunks that one task of a sum adds up.
 FAN_IN = 8
@@ -28,6 +28,8 @@ FAN_IN = 8
 SMALL_BYTES = 2**16
 #: Bytes of an entry's column in a chunk that is not full; the size of a chunk need not be exact.
 INDEX_BYTES = 4
+#: Bytes that stand for a chunk in a file.
+IN_A_FILE = 2**8
 #: Seconds after which it is looked up again which worker holds which chunk.
 LOOK_AGAIN = 10.0
 
@@ -224,6 +226,9 @@ class HeldChunk:
     weights: Weights
 
     def __sizeof__(self) -> int:
+        # A chunk that is itself read from a file in every pass is not in memory; and to count its entries is a pass.
+        if isinstance(self.weights.chunks, StreamedChunks):
+            return IN_A_FILE
         count, (n, m) = self.weights.stored, self.weights.shape
         return count * (self.weights.dtype.itemsize + (INDEX_BYTES if count < n * m else 0))
 

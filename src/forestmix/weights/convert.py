@@ -14,7 +14,14 @@ from forestmix.weights.arrays import ArrayWeights
 from forestmix.weights.base import Weights
 from forestmix.weights.chunked import ChunkedWeights
 from forestmix.weights.chunks import MemoryChunks
-from forestmix.weights.dask_chunks import dask_chunks, delayed_grid, is_dask, memory_of_machine
+from forestmix.weights.dask_chunks import (
+    as_delayed,
+    dask_chunks,
+    delayed_grid,
+    is_dask,
+    is_future,
+    memory_of_machine,
+)
 from forestmix.weights.dense import DenseWeights
 from forestmix.weights.sparse import SparseColumnWeights, SparseWeights
 
@@ -64,7 +71,11 @@ def _rows_of_chunks(W: Any) -> list[list[Any]] | None:
 def _is_chunk(part: Any) -> bool:
     """Return whether an entry of a list is a chunk of rows, rather than a row."""
     matrix = isinstance(part, np.ndarray) and part.ndim == 2
-    return matrix or isinstance(part, Weights) or scipy.sparse.issparse(part) or is_dask(part)
+    return matrix or isinstance(part, Weights) or scipy.sparse.issparse(part) or _of_dask(part)
+
+
+def _of_dask(part: Any) -> bool:
+    return is_dask(part) or is_future(part)
 
 
 def _in_chunks(rows: Sequence[Sequence[Any]]) -> ChunkedWeights:
@@ -73,8 +84,8 @@ def _in_chunks(rows: Sequence[Sequence[Any]]) -> ChunkedWeights:
     if any(len(row) != columns for row in rows):
         found = sorted({len(row) for row in rows})
         raise ArgumentError(f"every row of chunks of W must have the same number of chunks; got {found}.")
-    if not any(map(is_dask, parts)):
+    if not any(map(_of_dask, parts)):
         return ChunkedWeights(MemoryChunks([as_weights(part) for part in parts], columns))
-    if not all(map(is_dask, parts)):
+    if not all(map(_of_dask, parts)):
         raise ArgumentError("chunks of W must be all of Dask or none of them; got both.")
-    return ChunkedWeights(dask_chunks(parts, as_weights, columns))
+    return ChunkedWeights(dask_chunks(list(map(as_delayed, parts)), as_weights, columns))

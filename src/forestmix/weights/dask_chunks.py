@@ -68,6 +68,18 @@ def is_dask(value: Any) -> bool:
     return hasattr(value, "__dask_graph__") and value.__dask_graph__() is not None
 
 
+def is_future(value: Any) -> bool:
+    """Return whether a value is a future of ``dask.distributed``, without importing it."""
+    return type(value).__module__.startswith("distributed.") and hasattr(value, "key")
+
+
+def as_delayed(part: Any) -> Any:
+    """Return a chunk of Dask as a delayed object; what is behind a future stays where it is."""
+    import dask
+
+    return dask.delayed(part) if is_future(part) else part
+
+
 def delayed_grid(array: Any) -> list[list[Any]]:
     """Return the chunks of a Dask array as delayed objects, a list for each chunk of rows."""
     try:

@@ -81,6 +81,11 @@ class Statistics:
                 state = "missing" if flag in self.want else "given, but not wanted"
                 raise ArgumentError(f"{name} must be there exactly if want has {flag}; it is {state}.")
 
+    @classmethod
+    def of(cls, want: Want, *sums: Any) -> Statistics:
+        """Return those of the sums, in the order of the fields, that are wanted; the last may be left out."""
+        return cls(want, *(one if flag in want else None for one, flag in zip(sums, _FLAGS.values(), strict=False)))
+
     def __add__(self, other: Statistics) -> Statistics:
         if self.want != other.want:
             raise ArgumentError(f"statistics that are added must be of the same kind; got {self.want}, {other.want}.")

@@ -88,6 +88,7 @@ TABLE = {
     "rate": (lambda: fmx.Exponential(rate=0.0), "rate must be greater than 0; got 0.0"),
     "scale": (lambda: fmx.Laplace(scale=[1.0, -1.0]), "scale must be greater than 0; got -1.0"),
     "exponential bias": (lambda: fmx.Prior(fmx.Exponential(), 1.0), "bias must be 0 for an Exponential prior"),
+    "exponential biases": (lambda: fmx.Prior(fmx.Exponential(), [0.0, -1.0]), "has no location; got -1.0"),
     "binomial latents": (
         lambda: fmx.infer(latent(fmx.Gaussian(1.0), fmx.Binomial(3)), X),
         "latents must be Gaussian, Bernoulli, Poisson, Exponential, Laplace, SpikeSlab",

@@ -14,6 +14,14 @@ BAD_ROWS = [[1.0, 2.0], [NAN, 1.0], [INF, -INF]]
 KERNEL = np.ones((3, 3))
 HUGE = 2**40
 
+
+def beyond(form, indices, indptr=(0, 1, 2, 3)):
+    """A 3 x 3 matrix whose arrays were changed after SciPy had looked at them."""
+    matrix = sparse.eye_array(3, format=form)
+    matrix.indices[:], matrix.indptr[:] = indices, indptr
+    return matrix
+
+
 BAD_MATRICES = {
     "scalar": (1.0, ["W must be 2-d", "0-d"]),
     "vector": (np.ones(3), ["W must be 2-d", "1-d", "(3,)"]),
@@ -40,6 +48,9 @@ BAD_MATRICES = {
         sparse.csc_array(BAD_ROWS),
         ["W must be finite", "3 entries", "nan at index (1, 0)"],
     ),
+    "sparse beyond": (beyond("csr", [0, 1, 3]), ["all entries within its 3 rows and 3 columns", "indices must be < 3"]),
+    "sparse before": (beyond("csc", [0, -1, 2]), ["all entries within its 3 rows", "indices must be >= 0"]),
+    "sparse falling": (beyond("csr", [0, 1, 2], [0, 2, 1, 3]), ["indptr must be a non-decreasing sequence"]),
     "sparse last": (sparse.csr_array([[0.0, 0.0], [0.0, INF]]), ["1 entry", "inf at index (1, 1)"]),
 }
 

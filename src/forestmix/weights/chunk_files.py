@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from reprlib import repr as shown
 from typing import Any, Self
 
 import numpy as np
@@ -46,7 +47,10 @@ class FileArray:
     def of(cls, mapped: np.memmap) -> Self:
         """Return a memory-mapped array in C order, which may be a part of a larger one."""
         if mapped.filename is None or not mapped.flags.c_contiguous:
-            raise ArgumentError("W must be a memory map of a file in C order; open it by np.load(path, mmap_mode='r').")
+            raise ArgumentError(
+                "W must be a memory map of a file in C order: np.save(path, np.ascontiguousarray(W)) writes one, and "
+                "np.load(path, mmap_mode='r') opens it."
+            )
         # The attribute offset of a part is still that of the whole, so the place follows from addresses.
         page = mapped.offset - mapped.offset % mmap.ALLOCATIONGRANULARITY
         inside = mapped.ctypes.data - np.frombuffer(mapped._mmap, np.uint8).ctypes.data  # type: ignore[attr-defined]
@@ -166,6 +170,10 @@ class SlicedRows:
 def dense_rows(source: Any, chunk_bytes: int | None) -> list[DenseRows | SlicedRows]:
     """Return the chunks of a dense matrix: a path of an ``.npy`` file, a memory map, or what can be sliced."""
     array = np.load(source, mmap_mode="r") if isinstance(source, str | Path) else source
+    if not hasattr(array, "shape") or not hasattr(array, "dtype"):
+        raise ArgumentError(
+            f"W must be the path of an .npy file, a memory map, or an array of Zarr or HDF5; got {shown(source)}."
+        )
     n, m = check_matrix_shape("W", tuple(array.shape))
     row_bytes = floating_dtype("the dtype of W", array.dtype).itemsize * m
     if isinstance(array, np.memmap):
@@ -182,10 +190,12 @@ def sparse_rows(indptr: Any, indices: Any, data: Any, columns: int, chunk_bytes:
     opened = [np.load(part, mmap_mode="r") if isinstance(part, str | Path) else part for part in (indices, data)]
     starts = np.load(indptr) if isinstance(indptr, str | Path) else np.asarray(indptr[:])
     floating_dtype("the dtype of data", opened[1].dtype)
+    if starts.ndim != 1 or not len(starts) or starts[0] != 0 or (starts[1:] < starts[:-1]).any():
+        raise ArgumentError("indptr must be one row of integers that begin with 0 and never fall.")
     counts = [part.shape[0] for part in opened]  # arrays of Zarr have no length
-    if starts.ndim != 1 or not counts[0] == counts[1] == starts[-1]:
+    if not counts[0] == counts[1] == starts[-1]:
         raise ArgumentError(
-            f"indices and data must have indptr[-1] = {starts.flat[-1]} entries each; got {counts[0]} and {counts[1]}."
+            f"indices and data must have indptr[-1] = {starts[-1]} entries each; got {counts[0]} and {counts[1]}."
         )
     places, entries = (FileArray.of(part) if isinstance(part, np.memmap) else SlicedArray(part) for part in opened)
     each = places.dtype.itemsize + entries.dtype.itemsize

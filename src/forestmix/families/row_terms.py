@@ -15,7 +15,7 @@ import scipy
 
 from forestmix.errors import ArgumentError
 from forestmix.families import expectations
-from forestmix.families.primitive import Kind
+from forestmix.families.primitive import Kind, Primitive
 
 
 class Terms(NamedTuple):
@@ -190,3 +190,15 @@ def formulas_of(kind: int) -> Formulas:
         names = ", ".join(f"{one.value} ({one.name.lower()})" for one in _FORMULAS)
         raise ArgumentError(f"kind of rows must be one of {names}; got {kind}.")
     return _FORMULAS[Kind(kind)]
+
+
+def log_likelihood_terms(xp: Any, kind: int, rows: Primitive, eta: Any, spread: Any) -> tuple[Any, Any, Any]:
+    """Return ``best - factor E D``, ``sign factor (target - E A')`` and ``factor E A''`` of rows of one kind."""
+    loss, error, curvature = formulas_of(kind).terms(xp, rows.target, rows.sign * (eta - rows.shift), spread)
+    return rows.best - rows.factor * loss, rows.sign * rows.factor * error, rows.factor * curvature
+
+
+def curvature_slopes(xp: Any, kind: int, rows: Primitive, eta: Any, spread: Any) -> tuple[Any, Any]:
+    """Return ``E a''' = sign factor E A'''`` and ``E a'''' = factor E A''''`` of rows of one kind."""
+    third, fourth = formulas_of(kind).slopes(xp, rows.sign * (eta - rows.shift), spread)
+    return rows.sign * rows.factor * third, rows.factor * fourth

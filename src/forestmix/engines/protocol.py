@@ -59,6 +59,13 @@ class Moments(Protocol):
         """Their standard deviations."""
 
 
+class Factors(NamedTuple):
+    """Means and standard deviations alone: what goes to a chunk of W, and what a sweep gives."""
+
+    mean: Any
+    sd: Any
+
+
 @dataclass(frozen=True)
 class Statistics:
     """Sums over rows, so those of two parts of the rows add up to those of both.

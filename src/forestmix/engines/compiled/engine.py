@@ -19,9 +19,9 @@ from forestmix.engines.compiled.passes import has_pass, one_pass
 from forestmix.engines.compiled.products import products_of
 from forestmix.engines.compiled.rows import RowTable, quadratic_rows, row_table, terms_of_rows
 from forestmix.engines.compiled.softplus import WIDTH
-from forestmix.engines.compiled.sweeping import Factors, Sweep
+from forestmix.engines.compiled.sweeping import Sweep
 from forestmix.engines.products import Products
-from forestmix.engines.protocol import Capability, Moments, RowTerms, Spread, Statistics, SweepStart, Want
+from forestmix.engines.protocol import Capability, Factors, Moments, RowTerms, Spread, Statistics, SweepStart, Want
 from forestmix.engines.reference import ReferenceEngine
 from forestmix.families.expectations import quiet
 from forestmix.model import Layer, Observations

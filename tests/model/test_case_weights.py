@@ -238,3 +238,12 @@ def test_latents_have_no_case_weights():
     layer = fmx.Layer(fmx.Gaussian(1.0), np.ones((2, 1)), case_weights=[1.0, 0.0])
     with pytest.raises(fmx.ArgumentError, match=r"case_weights must be left out of layers\[1\]: they weigh rows"):
         fmx.DEF(fmx.Layer(fmx.Gaussian(1.0), np.ones((3, 2))), layer)
+
+
+@pytest.mark.parametrize("weight", [1e-90, 1e120])
+def test_weights_that_leave_the_precision_of_W(weight):
+    W = np.ones((2, 1), np.float32)
+    with pytest.raises(fmx.ArgumentError, match=r"sd / sqrt\(case_weights\) does not fit float32.* Give float64"):
+        fmx.Layer(fmx.Gaussian(1.0), W, case_weights=[1.0, weight])
+    layer = fmx.Layer(fmx.Gaussian(1.0), W.astype(float), case_weights=[1.0, weight])
+    assert layer.family.sd == pytest.approx([1.0, weight**-0.5])

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from forestmix.errors import ArgumentError
+from forestmix.errors import ArgumentError, ForestmixError
 from forestmix.weights import Convolution, DenseWeights, SparseWeights, as_weights, checks, windows
+from forestmix.weights.absent import AbsentWeights
 
 NAN, INF = np.nan, np.inf
 BAD_ROWS = [[1.0, 2.0], [NAN, 1.0], [INF, -INF]]
@@ -162,3 +163,10 @@ def test_no_entry_is_passed_over(dtype):
                 entries[wrong] = value
                 assert not checks.sums_to_finite(entries)
     assert not checks.sums_to_finite(np.array([[INF, -INF], [1.0, 1.0]], order="F"))
+
+
+def test_weights_whose_entries_are_elsewhere_can_be_shown():
+    weights = AbsentWeights((5, 2))
+    assert repr(weights) == "AbsentWeights(5 x 2, entries are elsewhere)"
+    with pytest.raises(ForestmixError, match="The rows of this fit are not in its file"):
+        weights.toarray()

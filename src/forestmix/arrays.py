@@ -125,13 +125,6 @@ def working_dtype(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.float32) if dtype == np.float32 else np.dtype(np.float64)
 
 
-def plain(array: Array, dtype: type | None = None) -> Array:
-    """Return an array that is contiguous and may be written to: Numba compiles anew for every other kind."""
-    if dtype is None and array.flags.c_contiguous and array.flags.writeable:
-        return array
-    return np.require(array, dtype, ["C", "W"])
-
-
 def generator(rng: Any, name: str = "rng") -> np.random.Generator:
     """Return a random generator: the one given, or a new one from a seed."""
     if isinstance(rng, np.random.Generator):

@@ -77,4 +77,4 @@ def _each(name: str, given: Any, count: int, default: Any) -> Sequence[Any]:
 
 
 def _family(given: Any) -> Any:
-    return Gaussian(given) if isinstance(given, int | float | np.ndarray | np.number) else given
+    return Gaussian(given) if isinstance(given, int | float | np.ndarray | np.number | list | tuple) else given

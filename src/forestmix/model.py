@@ -94,6 +94,10 @@ class DEF(Saved):
         for position, layer in enumerate(layers):
             if not isinstance(layer, Layer):
                 raise ArgumentError(f"layers[{position}] must be a forestmix.Layer; got {type(layer).__name__}.")
+            if position and layer.case_weights is not None:
+                raise ArgumentError(
+                    f"case_weights must be left out of layers[{position}]: they weigh rows of the data, in layers[0]."
+                )
         for position, (below, above) in enumerate(itertools.pairwise(layers)):
             _check_fit(position, below, above)
         if prior is not None and not isinstance(prior, Prior):

@@ -203,6 +203,23 @@ def test_wrong_chunks(tmp_path):
         weights.forward(np.ones(2))
     with pytest.raises(ArgumentError, match="indices and data must have"):
         ChunkedWeights.open_csr(np.array([0, 2]), np.array([0]), np.array([1.0]), 2)
+    for indptr in ([0, 2, 1, 1], [1, 1], [[0, 1]], []):
+        with pytest.raises(ArgumentError, match="indptr must be one row of integers that begin with 0 and never fall"):
+            ChunkedWeights.open_csr(np.array(indptr), np.array([0]), np.array([1.0]), 2)
+    weights = ChunkedWeights.open_csr(np.array([0, 1]), np.array([2]), np.array([1.0]), columns=2)
+    with pytest.raises(ArgumentError, match=r"begins with row 0: W must have all entries within its 1 rows and 2 col"):
+        weights.forward(np.ones(2))
+
+
+def test_what_is_no_matrix_in_a_file(tmp_path):
+    np.save(tmp_path / "W.npy", np.asfortranarray(np.ones((4, 2))))
+    with pytest.raises(ArgumentError, match=r"W must be a memory map of a file in C order: np.save\(path, np.asc"):
+        ChunkedWeights.open(tmp_path / "W.npy")
+    np.savez(tmp_path / "W.npz", W=np.ones((4, 2)))
+    with pytest.raises(ArgumentError, match=r"W must be the path of an .npy file, a memory map, or .*; got .*Path"):
+        ChunkedWeights.open(tmp_path / "W.npz")
+    with pytest.raises(ArgumentError, match=r"W must be the path of an .npy file.*; got \[\[1.0\]\]"):
+        ChunkedWeights.open([[1.0]])
 
 
 class Slow:

@@ -10,7 +10,7 @@ import scipy
 import forestmix as fmx
 from forestmix.engines.protocol import Capability, Spread, Statistics, Want, require
 from forestmix.engines.reference import ReferenceEngine
-from forestmix.engines.rows import curvature_slopes, row_values
+from forestmix.engines.rows import curvature_slopes, expected_terms
 from forestmix.errors import ArgumentError
 from forestmix.families.row_terms import formulas_of
 from forestmix.model import Observations, observations
@@ -181,7 +181,7 @@ def test_slopes_of_the_curvature_and_values(family):
         ]
     for got, one in zip(curvature_slopes(rows, eta, spread), right, strict=True):
         np.testing.assert_allclose(got, np.where(seen.observed, one, 0), rtol=1e-8, atol=2e-6)
-    values = row_values(rows, eta, spread)
+    values = expected_terms(rows, eta, spread)[0]
     assert values.shape == (3, 9)
     for (k, i), value in np.ndenumerate(values[:, ::4]):
         with mp.workdps(40):
@@ -258,7 +258,7 @@ def test_primitives_are_the_family(family):
     identity = fmx.Layer(layer.family, np.eye(9), eta[0])
     got, terms = statistics(identity, data, q, Spread.SQUARED, Want.VALUE)
     log_p = layer.family.log_base(data.x) + layer.family.statistic(data.x) * eta - layer.family.log_partition(eta)
-    found = row_values(ENGINE.observe(identity, data), terms.eta, np.zeros((1, 9)))
+    found = expected_terms(ENGINE.observe(identity, data), terms.eta, np.zeros((1, 9)))[0]
     np.testing.assert_allclose(found, log_p, rtol=1e-11)
     assert got.value == pytest.approx(log_p.sum(), rel=1e-11)
 

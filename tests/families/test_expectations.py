@@ -9,8 +9,8 @@ from scipy import special
 
 from forestmix.errors import ArgumentError
 from forestmix.families import Bernoulli, Binomial, Poisson
-from forestmix.families.expectations import ENORMOUS, NARROW, softplus
-from support.softplus_oracle import DIGITS, exact, panels
+from forestmix.families.expectations import ENORMOUS, NARROW
+from support.softplus_oracle import DIGITS, exact, panels, softplus
 
 CORNERS = list(
     itertools.product((-50.0, -20.0, -3.0, 0.0, 0.7, 50.0), (1e-3, 0.09, 0.1, 0.3, 0.8, 1.0, 8.0, 12.0, 1e3))

@@ -21,6 +21,9 @@ def test_arrays_make_the_same_model_as_layers():
     assert one.latent_sizes == (4,)
     assert one.layers[0].family.sd == pytest.approx(0.7)
     assert fmx.from_arrays(W).latent_sizes == (4, 2)
+    several = fmx.from_arrays(W, families=[[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 0.5])
+    assert several.layers[0].family.sd.tolist() == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+    assert fmx.from_arrays(W[1], families=[1.0, 2.0, 3.0, 4.0]).layers[0].family.sd.tolist() == [1.0, 2.0, 3.0, 4.0]
     with pytest.raises(fmx.ArgumentError, match="biases must have one entry for each of the 2 layers; got 3"):
         fmx.from_arrays(W, [0, 0, 0])
     with pytest.raises(fmx.ArgumentError, match="at least one W"):

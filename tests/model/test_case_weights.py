@@ -231,3 +231,19 @@ def test_data_must_have_an_observation_for_each_row_of_weights():
 def test_wrong_weights(weights, message):
     with pytest.raises(fmx.ArgumentError, match=message):
         fmx.Layer(fmx.Poisson(), np.ones((12, 2)), case_weights=weights)
+
+
+def test_latents_have_no_case_weights():
+    """A weight of 0 would do nothing, and others would change the prior of a latent but not its draws."""
+    layer = fmx.Layer(fmx.Gaussian(1.0), np.ones((2, 1)), case_weights=[1.0, 0.0])
+    with pytest.raises(fmx.ArgumentError, match=r"case_weights must be left out of layers\[1\]: they weigh rows"):
+        fmx.DEF(fmx.Layer(fmx.Gaussian(1.0), np.ones((3, 2))), layer)
+
+
+@pytest.mark.parametrize("weight", [1e-90, 1e120])
+def test_weights_that_leave_the_precision_of_W(weight):
+    W = np.ones((2, 1), np.float32)
+    with pytest.raises(fmx.ArgumentError, match=r"sd / sqrt\(case_weights\) does not fit float32.* Give float64"):
+        fmx.Layer(fmx.Gaussian(1.0), W, case_weights=[1.0, weight])
+    layer = fmx.Layer(fmx.Gaussian(1.0), W.astype(float), case_weights=[1.0, weight])
+    assert layer.family.sd == pytest.approx([1.0, weight**-0.5])

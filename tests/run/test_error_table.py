@@ -88,6 +88,11 @@ TABLE = {
     "rate": (lambda: fmx.Exponential(rate=0.0), "rate must be greater than 0; got 0.0"),
     "scale": (lambda: fmx.Laplace(scale=[1.0, -1.0]), "scale must be greater than 0; got -1.0"),
     "exponential bias": (lambda: fmx.Prior(fmx.Exponential(), 1.0), "bias must be 0 for an Exponential prior"),
+    "too many trials to draw": (
+        lambda: fmx.Binomial(2.0**63).sample(np.zeros(1), np.random.default_rng(0)),
+        r"trials must be below 2\^63 to draw counts, which are 64-bit integers; got 9.22337e\+18",
+    ),
+    "exponential biases": (lambda: fmx.Prior(fmx.Exponential(), [0.0, -1.0]), "has no location; got -1.0"),
     "binomial latents": (
         lambda: fmx.infer(latent(fmx.Gaussian(1.0), fmx.Binomial(3)), X),
         "latents must be Gaussian, Bernoulli, Poisson, Exponential, Laplace, SpikeSlab",

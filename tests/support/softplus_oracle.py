@@ -6,6 +6,8 @@ import itertools
 import mpmath as mp
 from mpmath.calculus.quadrature import GaussLegendre
 
+from forestmix.families.expectations import Expectations, lower_softplus
+
 DIGITS = 40
 
 
@@ -41,3 +43,10 @@ def exact(m, s):
                 parts = (mp.log1p(e), e / (1 + e), e / (1 + e) ** 2)
                 sums = [total + density * part for total, part in zip(sums, parts, strict=True)]
         return tuple(sums)
+
+
+def softplus(xp, m, s):
+    """The expectations as forestmix has them, for m of either sign by symmetry."""
+    lower, positive = lower_softplus(xp, -xp.abs(m), s), m > 0
+    value = lower.value + xp.where(positive, m, xp.zeros_like(m))
+    return Expectations(value, lower.excess, xp.where(positive, 1 - lower.slope, lower.slope), lower.curvature)

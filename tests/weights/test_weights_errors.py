@@ -6,13 +6,22 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from forestmix.errors import ArgumentError
+from forestmix.errors import ArgumentError, ForestmixError
 from forestmix.weights import Convolution, DenseWeights, SparseWeights, as_weights, checks, windows
+from forestmix.weights.absent import AbsentWeights
 
 NAN, INF = np.nan, np.inf
 BAD_ROWS = [[1.0, 2.0], [NAN, 1.0], [INF, -INF]]
 KERNEL = np.ones((3, 3))
 HUGE = 2**40
+
+
+def beyond(form, indices, indptr=(0, 1, 2, 3)):
+    """A 3 x 3 matrix whose arrays were changed after SciPy had looked at them."""
+    matrix = sparse.eye_array(3, format=form)
+    matrix.indices[:], matrix.indptr[:] = indices, indptr
+    return matrix
+
 
 BAD_MATRICES = {
     "scalar": (1.0, ["W must be 2-d", "0-d"]),
@@ -40,6 +49,9 @@ BAD_MATRICES = {
         sparse.csc_array(BAD_ROWS),
         ["W must be finite", "3 entries", "nan at index (1, 0)"],
     ),
+    "sparse beyond": (beyond("csr", [0, 1, 3]), ["all entries within its 3 rows and 3 columns", "indices must be < 3"]),
+    "sparse before": (beyond("csc", [0, -1, 2]), ["all entries within its 3 rows", "indices must be >= 0"]),
+    "sparse falling": (beyond("csr", [0, 1, 2], [0, 2, 1, 3]), ["indptr must be a non-decreasing sequence"]),
     "sparse last": (sparse.csr_array([[0.0, 0.0], [0.0, INF]]), ["1 entry", "inf at index (1, 1)"]),
 }
 
@@ -151,3 +163,10 @@ def test_no_entry_is_passed_over(dtype):
                 entries[wrong] = value
                 assert not checks.sums_to_finite(entries)
     assert not checks.sums_to_finite(np.array([[INF, -INF], [1.0, 1.0]], order="F"))
+
+
+def test_weights_whose_entries_are_elsewhere_can_be_shown():
+    weights = AbsentWeights((5, 2))
+    assert repr(weights) == "AbsentWeights(5 x 2, entries are elsewhere)"
+    with pytest.raises(ForestmixError, match="The rows of this fit are not in its file"):
+        weights.toarray()

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from forestmix.arrays import Array
-from forestmix.engines.protocol import Capability, Engine, Moments, RowTerms, Spread, Statistics, Want
+from forestmix.engines.protocol import Capability, Engine, Factors, Moments, RowTerms, Spread, Statistics, Want
 from forestmix.families import Gaussian
 from forestmix.model import Layer, Observations
 from forestmix.weights.base import Weights
@@ -61,13 +61,11 @@ class ChunkedEngine:
         """Return ``D_j sigma_j = sum_i |w_ij| s_i kappa_i`` and ``H_j = sum_i w_ij^2 kappa_i``, those wanted."""
         if not want & (Want.CURVATURE | Want.INFORMATION):
             return None, None
-        found = self._sum(layer, kappa, _curvatures, sd, want)
-        return found.first, found.second
+        return self._sum(layer, kappa, _curvatures, sd, want)
 
     def normal_product(self, layer: Layer, kappa: Any, p: Any) -> tuple[Any, Any]:
         """Return ``W^T K W p``, (N, m), and ``p^T W^T K W p``, (N,)."""
-        found = self._sum(layer, kappa, _normal_product, p)
-        return found.first, found.second
+        return self._sum(layer, kappa, _normal_product, p)
 
     def _sum(self, layer: Layer, kappa: Any, function: Any, *shared: Any) -> _Two:
         chunks = layer.weights.chunks
@@ -118,13 +116,6 @@ class RowParts(np.lib.mixins.NDArrayOperatorsMixin):
         return self.whole[key]
 
 
-class Factors(NamedTuple):
-    """Means and standard deviations alone, which is what goes to a chunk."""
-
-    mean: Any
-    sd: Any
-
-
 class ChunkRows(NamedTuple):
     """The rows of one chunk: family and bias, and what the inner engine made of their data."""
 
@@ -145,19 +136,14 @@ class Sums:
         return Sums(self.statistics + other.statistics, counts)
 
 
-@dataclass(frozen=True)
-class _Two:
+class _Two(NamedTuple):
     """Two sums, either of which may not be wanted."""
 
     first: Any
     second: Any
 
-    def __add__(self, other: _Two) -> _Two:
-        return _Two(_added(self.first, other.first), _added(self.second, other.second))
-
-
-def _added(first: Any, second: Any) -> Any:
-    return None if first is None else first + second
+    def __add__(self, other: Any) -> _Two:
+        return _Two(*(None if one is None else one + more for one, more in zip(self, other, strict=True)))
 
 
 def parts_of_rows(layer: Layer, observations: Observations) -> list[tuple[Any, Array, Observations]]:

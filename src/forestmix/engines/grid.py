@@ -30,6 +30,7 @@ from forestmix.engines.chunked import (
     split_rows,
     term,
 )  # fmt: skip
+from forestmix.engines.products import Products, Three, needed_by_rows, spread_of_rows, wanted_of_rows
 from forestmix.engines.protocol import Moments, RowEngine, RowTerms, Spread, Statistics, Want
 from forestmix.model import Layer, Observations
 from forestmix.weights import as_weights
@@ -59,15 +60,12 @@ class GridEngine(ChunkedEngine):
     ) -> tuple[Statistics, RowTerms]:
         """Return the sums over rows that are wanted at q, and the terms of the rows, which stay where they are."""
         chunks, known = rows.chunks, isinstance(spread, Spread)
-        absolute = q.sd if Want.CURVATURE in want or spread is Spread.ABSOLUTE else None
-        squared = q.sd * q.sd if spread is Spread.SQUARED else None
         given = [None] * len(chunks.slices) if known else split_rows(chunks, spread)
         own = rows.handles, chunks.place(given) if known else given
         shared = (self.inner, want, spread if known else None)
-        handles, sums, back = _pass(chunks, Three(q.mean, absolute, squared), _terms, *own, shared=shared, stays=True)
-        rows_sums = sums.statistics
-        fields = {"value": rows_sums.value, "magnitude": rows_sums.magnitude} if Want.VALUE in want else {}
-        found = Statistics(want, **fields, gradient=back.plain, curvature_sd=back.absolute, information=back.squared)
+        vectors = needed_by_rows(q, want, spread)
+        handles, sums, back = _pass(chunks, vectors, _terms, *own, shared=shared, stays=True)
+        found = Statistics.of(want, sums.statistics.value, sums.statistics.magnitude, *back)
         return found, RowTerms(
             *(RowParts(chunks, handles, name, sums.counts[k], layer.dtype) for k, name in enumerate(RowTerms._fields))
         )
@@ -88,17 +86,6 @@ class GridEngine(ChunkedEngine):
         return back.plain, squares
 
 
-class Three(NamedTuple):
-    """Vectors for products with W, |W| and W∘W, or with their transposes, or what these give; some may be ``None``."""
-
-    plain: Any
-    absolute: Any
-    squared: Any
-
-    def __add__(self, other: Any) -> Three:
-        return Three(*(None if one is None else one + more for one, more in zip(self, other, strict=True)))
-
-
 class Held(NamedTuple):
     """What a pass leaves with a chunk of rows: its part of the sum over rows, terms, and what goes to the chunks."""
 
@@ -112,7 +99,7 @@ def _pass(
 ) -> tuple[list[Any], Any, Three]:
     """Return handles of what ``function`` makes of the sums over columns, its total, and the sums over rows."""
     parts = chunks.place([_cut(vectors, columns) for columns in chunks.columns])
-    projected = chunks.sums(chunks.by_row(chunks.map(project, chunks.to_columns(parts))), once=True)
+    projected = chunks.sums(chunks.by_row(chunks.map(_project, chunks.to_columns(parts))), once=True)
     handles = chunks.derive(function, projected, *own, shared=shared)
     # Where terms stay, what goes to the chunks is a task of its own: they need not travel along.
     back = chunks.derive(_back, handles) if stays else handles
@@ -126,42 +113,23 @@ def _cut(vectors: Three, columns: slice) -> Three:
     return Three(*(None if one is None else np.ascontiguousarray(one[:, columns]) for one in vectors))
 
 
-def project(weights: Weights, own: Three) -> Three:
-    """Return ``W y``, ``|W| y`` and ``(W∘W) y`` of those that are given."""
-    return Three(
-        None if own.plain is None else weights.forward(own.plain),
-        None if own.absolute is None else abs(weights).forward(own.absolute),
-        None if own.squared is None else weights.square().forward(own.squared),
-    )
-
-
-def collect(weights: Weights, rows: Three) -> Three:
-    """Return ``W^T r``, ``|W|^T r`` and ``(W∘W)^T r`` of those that are given."""
-    return Three(
-        None if rows.plain is None else weights.adjoint(rows.plain),
-        None if rows.absolute is None else abs(weights).adjoint(rows.absolute),
-        None if rows.squared is None else weights.square().adjoint(rows.squared),
-    )
+def _project(weights: Weights, own: Three) -> Three:
+    return Products(weights).project(own)
 
 
 def _terms(sums: Three, own: ChunkRows, given: Any, inner: RowEngine, want: Want, spread: Spread | None) -> Held:
     """Return the terms of rows from the sums over all columns."""
-    spreads = {None: given, Spread.NONE: np.zeros((1, len(own.bias))), Spread.ABSOLUTE: sums.absolute}
-    found = np.sqrt(sums.squared) if spread is Spread.SQUARED else spreads[spread]
-    value, magnitude, terms = inner.row_terms(own.rows, sums.plain, found)
-    absolute = sums.absolute * terms.kappa if Want.CURVATURE in want else None
-    back = Three(
-        terms.error if Want.GRADIENT in want else None, absolute, terms.kappa if Want.INFORMATION in want else None
+    value, magnitude, terms = inner.row_terms(
+        own.rows, sums.plain, spread_of_rows(sums, given if spread is None else spread)
     )
+    back = wanted_of_rows(want, sums.absolute, terms.kappa, terms.error)
     sums_of_rows = Statistics(Want.VALUE, value=value, magnitude=magnitude)
     return Held(Sums(sums_of_rows, tuple(len(one) for one in terms)), terms, back)
 
 
 def _weighted_spreads(sums: Three, held: Any, field: str | None, want: Want) -> Held:
     """Return ``s_i kappa_i`` and ``kappa_i``, those wanted."""
-    kappa = term(held, field)
-    absolute = None if sums.absolute is None else sums.absolute * kappa
-    return Held(0, None, Three(None, absolute, kappa if Want.INFORMATION in want else None))
+    return Held(0, None, wanted_of_rows(want, sums.absolute, term(held, field)))
 
 
 def _weighted_image(sums: Three, held: Any, field: str | None) -> Held:
@@ -186,7 +154,7 @@ def _back(held: Held) -> Three:
 
 
 def _collect(weights: Weights, rows: Held | Three) -> Three:
-    return collect(weights, rows.back if isinstance(rows, Held) else rows)
+    return Products(weights).collect(rows.back if isinstance(rows, Held) else rows)
 
 
 def _total(held: Held) -> Any:

@@ -59,6 +59,13 @@ class Moments(Protocol):
         """Their standard deviations."""
 
 
+class Factors(NamedTuple):
+    """Means and standard deviations alone: what goes to a chunk of W, and what a sweep gives."""
+
+    mean: Any
+    sd: Any
+
+
 @dataclass(frozen=True)
 class Statistics:
     """Sums over rows, so those of two parts of the rows add up to those of both.
@@ -80,6 +87,11 @@ class Statistics:
             if (getattr(self, name) is None) == (flag in self.want):
                 state = "missing" if flag in self.want else "given, but not wanted"
                 raise ArgumentError(f"{name} must be there exactly if want has {flag}; it is {state}.")
+
+    @classmethod
+    def of(cls, want: Want, *sums: Any) -> Statistics:
+        """Return those of the sums, in the order of the fields, that are wanted; the last may be left out."""
+        return cls(want, *(one if flag in want else None for one, flag in zip(sums, _FLAGS.values(), strict=False)))
 
     def __add__(self, other: Statistics) -> Statistics:
         if self.want != other.want:

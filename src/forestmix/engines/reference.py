@@ -15,10 +15,12 @@ from typing import Any
 
 import array_api_compat
 
+from forestmix.engines.products import Products, Three, needed_by_rows, spread_of_rows, wanted_of_rows
 from forestmix.engines.protocol import Capability, Moments, RowTerms, Spread, Statistics, Want
-from forestmix.engines.rows import RowData, double, expected_terms, row_data
+from forestmix.engines.rows import double, expected_terms, row_data
 from forestmix.families.expectations import quiet
 from forestmix.model import Layer, Observations
+from forestmix.weights.base import Weights
 
 
 class ReferenceEngine:
@@ -27,25 +29,27 @@ class ReferenceEngine:
     name = "reference"
     capabilities = frozenset({Capability.ARRAYS})
 
-    def observe(self, layer: Layer, observations: Observations) -> RowData:
+    def observe(self, layer: Layer, observations: Observations) -> Any:
         """Return the rows with their data, in the library and on the device of W."""
         return row_data(layer, observations)
 
-    @quiet
-    def statistics(
-        self, layer: Layer, rows: RowData, q: Moments, want: Want, spread: Spread | Any
-    ) -> tuple[Statistics, RowTerms]:
-        """Return the sums over rows that are wanted at q, and the terms of the rows."""
-        image = layer.weights.forward(q.mean)
-        value, magnitude, terms = self.row_terms(rows, image, spread_of_rows(layer.weights, q.sd, image, spread))
-        sums: dict[str, Any] = {"value": value, "magnitude": magnitude} if Want.VALUE in want else {}
-        if Want.GRADIENT in want:
-            sums["gradient"] = layer.weights.adjoint(terms.error)
-        curvature_sd, information = self.curvatures(layer, terms.kappa, q.sd, want)
-        return Statistics(want, **sums, curvature_sd=curvature_sd, information=information), terms
+    def products(self, weights: Weights, count: int) -> Products:
+        """Return how products with W are made for so many observations."""
+        return Products(weights)
 
     @quiet
-    def row_terms(self, rows: RowData, image: Any, spread: Any) -> tuple[Any, Any, RowTerms]:
+    def statistics(
+        self, layer: Layer, rows: Any, q: Moments, want: Want, spread: Spread | Any
+    ) -> tuple[Statistics, RowTerms]:
+        """Return the sums over rows that are wanted at q, and the terms of the rows."""
+        products = self.products(layer.weights, q.mean.shape[0])
+        sums = products.project(needed_by_rows(q, want, spread))
+        value, magnitude, terms = self.row_terms(rows, sums.plain, spread_of_rows(sums, spread))
+        back = products.collect(wanted_of_rows(want, sums.absolute, terms.kappa, terms.error))
+        return Statistics.of(want, value, magnitude, *back), terms
+
+    @quiet
+    def row_terms(self, rows: Any, image: Any, spread: Any) -> tuple[Any, Any, RowTerms]:
         """Return the bound and the size of its terms, (N,) each, and the terms of rows; ``image`` is ``W mean``."""
         eta, xp = image + rows.bias, array_api_compat.array_namespace(image)
         log_likelihood, *found = expected_terms(rows, eta, spread)
@@ -53,20 +57,21 @@ class ReferenceEngine:
         size = xp.abs(log_likelihood) + xp.abs(error) * (xp.abs(eta) + xp.abs(rows.bias))
         return _total(xp, log_likelihood), _total(xp, size), RowTerms(eta, error, kappa)
 
+    @quiet
     def curvatures(self, layer: Layer, kappa: Any, sd: Any, want: Want) -> tuple[Any, Any]:
         """Return ``D_j sigma_j = sum_i |w_ij| s_i kappa_i`` and ``H_j = sum_i w_ij^2 kappa_i``, those wanted."""
-        weights, curvature_sd, information = layer.weights, None, None
-        if Want.CURVATURE in want:
-            curvature_sd = abs(weights).adjoint(forest_mixture_spread(weights, sd) * kappa)
-        if Want.INFORMATION in want:
-            information = weights.square().adjoint(kappa)
+        products = self.products(layer.weights, max(kappa.shape[0], sd.shape[0]))
+        s = products.project(Three(None, sd if Want.CURVATURE in want else None, None)).absolute
+        _, curvature_sd, information = products.collect(wanted_of_rows(want, s, kappa))
         return curvature_sd, information
 
+    @quiet
     def normal_product(self, layer: Layer, kappa: Any, p: Any) -> tuple[Any, Any]:
         """Return ``W^T K W p``, (N, m), and ``p^T W^T K W p``, (N,)."""
-        image = layer.weights.forward(p)
-        weighted = kappa * image
-        return layer.weights.adjoint(weighted), _total(array_api_compat.array_namespace(image), image * weighted)
+        products, xp = self.products(layer.weights, p.shape[0]), array_api_compat.array_namespace(p)
+        image = products.project(Three(p, None, None)).plain
+        weighted = xp.astype(kappa * image, image.dtype, copy=False)
+        return products.collect(Three(weighted, None, None)).plain, _total(xp, image * weighted)
 
 
 def forest_mixture_spread(weights: Any, sd: Any) -> Any:
@@ -83,15 +88,6 @@ def forest_mixture_spread(weights: Any, sd: Any) -> Any:
 def mean_field_spread(weights: Any, sd: Any) -> Any:
     """Return ``sqrt(sum_j w_ij^2 sigma_j^2)``, (N or 1, n): the standard deviation of ``eta_i`` under q."""
     return weights.square().forward(sd * sd) ** 0.5
-
-
-def spread_of_rows(weights: Any, sd: Any, eta: Any, spread: Spread | Any) -> Any:
-    """Return the spread ``r_i`` that enters the rows, (N or 1, n), which may be given."""
-    if not isinstance(spread, Spread):
-        return spread
-    if spread is Spread.NONE:
-        return array_api_compat.array_namespace(eta).zeros_like(eta[:1, :])
-    return (forest_mixture_spread if spread is Spread.ABSOLUTE else mean_field_spread)(weights, sd)
 
 
 def _total(xp: Any, terms: Any) -> Any:

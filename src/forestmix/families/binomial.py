@@ -15,6 +15,9 @@ from forestmix.families.poisson import stirling_remainder
 from forestmix.families.primitive import Kind, Primitive, primitive
 from forestmix.families.row_expectations import cast, float_type
 
+#: Draws are 64-bit integers.
+_TOO_MANY_TO_DRAW = 2.0**63
+
 
 class Binomial(Family):
     """Successes in ``trials``: ``t = y``, ``a = trials log(1 + exp(eta))``, ``g = log C(trials, y)``.
@@ -58,6 +61,10 @@ class Binomial(Family):
 
     def sample(self, eta: Array, rng: np.random.Generator) -> Array:
         """Draw the number of successes at probability ``sigma(eta)``."""
+        if (self.trials >= _TOO_MANY_TO_DRAW).any():
+            raise ArgumentError(
+                f"trials must be below 2^63 to draw counts, which are 64-bit integers; got {self.trials.max():g}."
+            )
         return rng.binomial(self.trials.astype(np.int64), scipy.special.expit(eta)).astype(float_type(eta))
 
     def cumulative(self, y: Array, eta: Array) -> Array:

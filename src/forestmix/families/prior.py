@@ -55,8 +55,9 @@ class Exponential(PriorFamily):
 
     def check_bias(self, bias: Array) -> None:
         """Raise unless the bias is 0: the distribution starts at 0."""
-        if np.any(bias != 0):
-            raise ArgumentError(f"bias must be 0 for an Exponential prior, which has no location; got {bias.max()}.")
+        wrong = bias[bias != 0]
+        if wrong.size:
+            raise ArgumentError(f"bias must be 0 for an Exponential prior, which has no location; got {wrong[0]}.")
 
     def mean(self, bias: Array) -> Array:
         """Return ``1 / rate``."""

@@ -4,8 +4,8 @@ With ``zeta = sign (eta - shift)`` and ``a(eta) = factor A(zeta)`` (``forestmix.
 
     E log p = best - factor E D        e = sign factor (target - E A')        kappa = factor E A''
 
-The formulas of D and A are in ``row_terms``. All is computed in float64, and returned in it unless both the mean and
-the spread are float32.
+These formulas, and those of D and A, are in ``row_terms``. All is computed in float64, and returned in it unless both
+the mean and the spread are float32.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from forestmix.arrays import Array
+from forestmix.families.by_kind import by_kind, of_each_kind
 from forestmix.families.expectations import quiet
-from forestmix.families.primitive import Kind, Primitive
-from forestmix.families.row_terms import formulas_of
+from forestmix.families.primitive import Primitive
+from forestmix.families.row_terms import formulas_of, log_likelihood_terms
 
 
 class ExpectedLogPartition(NamedTuple):
@@ -40,19 +41,14 @@ class RowExpectations(NamedTuple):
 
 def row_expectations(rows: Primitive, mean: Array, spread: Array) -> RowExpectations:
     """Return the terms of rows with their data; a curvature that is constant has no axis of observations."""
-
-    def terms(kind: int, own: Primitive, m: Array, s: Array) -> tuple[Array, ...]:
-        loss, error, curvature = formulas_of(kind).terms(np, own.target, own.sign * (m - own.shift), s)
-        return own.best - own.factor * loss, own.sign * own.factor * error, own.factor * curvature
-
-    return RowExpectations(*_of_each_kind(rows, terms, mean, spread))
+    return RowExpectations(*_of_each_kind(rows, log_likelihood_terms, mean, spread))
 
 
 def expected_log_partition(rows: Primitive, mean: Array, spread: Array) -> ExpectedLogPartition:
     """Return ``E a``, ``E a'`` and ``E a''`` of rows, whatever their data: what a target of 0 loses is ``E A``."""
 
-    def parts(kind: int, own: Primitive, m: Array, s: Array) -> tuple[Array, ...]:
-        value, error, curvature = formulas_of(kind).terms(np, np.zeros(()), own.sign * (m - own.shift), s)
+    def parts(xp: Any, kind: int, own: Primitive, m: Array, s: Array) -> tuple[Array, ...]:
+        value, error, curvature = formulas_of(kind).terms(xp, np.zeros(()), own.sign * (m - own.shift), s)
         return own.factor * value, -own.sign * own.factor * error, np.broadcast_to(own.factor * curvature, value.shape)
 
     return ExpectedLogPartition(*_of_each_kind(rows, parts, mean, spread))
@@ -61,8 +57,8 @@ def expected_log_partition(rows: Primitive, mean: Array, spread: Array) -> Expec
 def log_partition_gap(rows: Primitive, mean: Array, wide: Array, narrow: Array) -> Array:
     """Return ``E a(mean + wide z) - E a(mean + narrow z)``, also for close spreads, whatever the data."""
 
-    def gap(kind: int, own: Primitive, m: Array, w: Array, n: Array) -> tuple[Array, ...]:
-        return (own.factor * formulas_of(kind).gap(np, own.sign * (m - own.shift), w, n),)
+    def gap(xp: Any, kind: int, own: Primitive, m: Array, w: Array, n: Array) -> tuple[Array, ...]:
+        return (own.factor * formulas_of(kind).gap(xp, own.sign * (m - own.shift), w, n),)
 
     return _of_each_kind(rows, gap, mean, wide, narrow)[0]
 
@@ -80,13 +76,13 @@ def log_partition(rows: Primitive, order: int) -> Callable[[Array], Array]:
 
     if rows.kind.ndim == 0:
         return of_kind(int(rows.kind), rows)
-    return lambda eta: _of_each_kind(rows, lambda kind, own, at: (of_kind(kind, own)(at),), eta)[0]
+    return lambda eta: _of_each_kind(rows, lambda xp, kind, own, at: (of_kind(kind, own)(at),), eta)[0]
 
 
 def base_and_statistic(rows: Primitive, y: Array) -> tuple[Array, Array]:
     """Return ``g = best - t shift - factor A*(target)`` and ``t = sign factor target`` of the rows of y."""
 
-    def parts(kind: int, own: Primitive, y: Array) -> tuple[Array, ...]:
+    def parts(xp: Any, kind: int, own: Primitive, y: Array) -> tuple[Array, ...]:
         statistic = own.sign * own.factor * own.target + np.zeros_like(y)
         return own.best - statistic * own.shift - own.factor * formulas_of(kind).conjugate(own.target), statistic
 
@@ -96,36 +92,12 @@ def base_and_statistic(rows: Primitive, y: Array) -> tuple[Array, Array]:
 
 @quiet
 def _of_each_kind(rows: Primitive, compute: Callable[..., tuple[Array, ...]], *given: Array) -> tuple[Array, ...]:
-    """Return what ``compute(kind, rows, *given)`` gives for the rows of each kind, in their places."""
+    """Return what ``compute(numpy, kind, rows, *given)`` gives for the rows of each kind, in their places."""
     dtype, axes = float_type(*given), max(np.ndim(one) for one in (*rows, *given))
-    wide = [np.atleast_2d(np.asarray(one, np.float64)) for one in given]
-    kinds = [int(rows.kind)] if rows.kind.ndim == 0 else np.unique(rows.kind).tolist() or [Kind.QUADRATIC]
-    if len(kinds) == 1:
-        found = compute(kinds[0], rows, *wide)
-    else:
-        shape = np.broadcast_shapes(*(np.shape(one) for one in (*rows, *wide)))
-        parts = []
-        for kind in kinds:
-            places = np.flatnonzero(np.broadcast_to(rows.kind, shape[-1:]) == kind)
-            own, mine = Primitive(*(_columns(one, places) for one in rows)), (_columns(one, places) for one in wide)
-            parts.append((places, compute(kind, own, *mine)))
-        found = _joined(parts, shape)
+    wide = (np.atleast_2d(np.asarray(one, np.float64)) for one in given)
+    found = of_each_kind(np, by_kind(rows), compute, *wide)
     # Two axes were for the formulas; those that nobody gave go again.
     return cast(dtype, *(one.reshape(one.shape[2 - axes :]) if axes < 2 else one for one in found))
-
-
-def _columns(array: Array, places: Array) -> Array:
-    """Return the chosen columns; one number that serves all stays as it is."""
-    return array if array.ndim == 0 or array.shape[-1] == 1 else array[..., places]
-
-
-def _joined(parts: list[tuple[Array, tuple[Array, ...]]], shape: tuple[int, ...]) -> tuple[Array, ...]:
-    """Return the results of all kinds, each in the columns of its rows."""
-    joined = tuple(np.empty(shape) for _ in parts[0][1])
-    for places, found in parts:
-        for whole, part in zip(joined, found, strict=True):
-            whole[..., places] = part
-    return joined
 
 
 def float_type(*arrays: Any) -> np.dtype[Any]:

@@ -15,7 +15,7 @@ import scipy
 
 from forestmix.errors import ArgumentError
 from forestmix.families import expectations
-from forestmix.families.primitive import Kind
+from forestmix.families.primitive import Kind, Primitive
 
 
 class Terms(NamedTuple):
@@ -49,7 +49,7 @@ def exponential(xp: Any, target: Any, m: Any, r: Any) -> Terms:
     ``-target (exp(d) - 1)``; for a target of 0 they are ``exp(m + r^2 / 2)``, and minus that.
     """
     growth = 0.5 * r * r
-    rate = expectations.exponential(xp, m, r).value
+    rate = expectations.exponential(xp, m, r)
     some = target > 0
     count = xp.where(some, target, xp.ones_like(target))
     d = m + growth - xp.log(count)
@@ -97,7 +97,7 @@ def quadratic_gap(xp: Any, m: Any, wide: Any, narrow: Any) -> Any:
 def exponential_gap(xp: Any, m: Any, wide: Any, narrow: Any) -> Any:
     """Return ``exp(m + wide^2 / 2) (1 - exp(-(wide^2 - narrow^2) / 2))``; 0 for equal spreads at an infinite rate."""
     share = -xp.expm1(-_at_least_zero(xp, 0.5 * _difference_of_squares(xp, wide, narrow)))
-    rate = expectations.exponential(xp, m, wide).value
+    rate = expectations.exponential(xp, m, wide)
     return xp.where(share > 0, rate, xp.zeros_like(rate)) * share
 
 
@@ -135,7 +135,7 @@ def _no_slopes(xp: Any, m: Any, r: Any) -> tuple[Any, Any]:
 
 def _rates(xp: Any, m: Any, r: Any) -> tuple[Any, Any]:
     """Return ``exp(m + r^2 / 2)`` twice."""
-    rate = expectations.exponential(xp, m, r).value
+    rate = expectations.exponential(xp, m, r)
     return rate, rate
 
 
@@ -190,3 +190,15 @@ def formulas_of(kind: int) -> Formulas:
         names = ", ".join(f"{one.value} ({one.name.lower()})" for one in _FORMULAS)
         raise ArgumentError(f"kind of rows must be one of {names}; got {kind}.")
     return _FORMULAS[Kind(kind)]
+
+
+def log_likelihood_terms(xp: Any, kind: int, rows: Primitive, eta: Any, spread: Any) -> tuple[Any, Any, Any]:
+    """Return ``best - factor E D``, ``sign factor (target - E A')`` and ``factor E A''`` of rows of one kind."""
+    loss, error, curvature = formulas_of(kind).terms(xp, rows.target, rows.sign * (eta - rows.shift), spread)
+    return rows.best - rows.factor * loss, rows.sign * rows.factor * error, rows.factor * curvature
+
+
+def curvature_slopes(xp: Any, kind: int, rows: Primitive, eta: Any, spread: Any) -> tuple[Any, Any]:
+    """Return ``E a''' = sign factor E A'''`` and ``E a'''' = factor E A''''`` of rows of one kind."""
+    third, fourth = formulas_of(kind).slopes(xp, rows.sign * (eta - rows.shift), spread)
+    return rows.sign * rows.factor * third, rows.factor * fourth

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from forestmix.arrays import Array, finite, numbers
+from forestmix.arrays import Array, finite, in_precision, numbers
 from forestmix.errors import ArgumentError
 from forestmix.families.base import Family
 from forestmix.families.gaussian import Gaussian
@@ -120,7 +120,8 @@ class WeightedGaussian(CaseWeights, Gaussian):
         self._single, self.weight = family, weight
         self.sd_left_out, self.places = family.sd_left_out, family.places
         if family.places is None:
-            self.sd = (np.asarray(family.sd) / np.sqrt(weight)).astype(family.sd.dtype)
+            sd = family.sd / np.sqrt(weight)
+            self.sd = in_precision("sd / sqrt(case_weights)", sd, family.sd.dtype, positive=True)
 
     def with_sd(self, sd: Any) -> Self:
         """Return rows of another sd, with the same weights."""

@@ -27,7 +27,7 @@ import numpy as np
 from forestmix.arrays import Array
 from forestmix.checks import one_of
 from forestmix.engines.chunked import ChunkRows
-from forestmix.engines.grid import Three, collect, project
+from forestmix.engines.products import Products, Three
 from forestmix.engines.protocol import PriorMoments
 from forestmix.errors import ArgumentError
 from forestmix.families import Gaussian
@@ -132,7 +132,7 @@ _SILENT = Three(None, None, None)
 
 def _tell(weights: Weights, own: Group) -> Group:
     """Return the group with what the others are told of it."""
-    return own._replace(told=project(weights, Three(own.mean, own.sd, own.sd**2)))
+    return own._replace(told=Products(weights).project(Three(own.mean, own.sd, own.sd**2)))
 
 
 def _told(own: Group) -> Three:
@@ -144,7 +144,7 @@ def _turn(rule: Rule, weights: Weights, own: Group, rows: ChunkRows, *heard: Thr
     m, s, v = reduce(add, heard)
     terms = rule.inner.row_terms(rows.rows, m, s if rule.paper else np.sqrt(v))[2]
     weighted = s * terms.kappa
-    back = collect(weights, Three(terms.error, weighted, None if rule.paper else terms.kappa))
+    back = Products(weights).collect(Three(terms.error, weighted, None if rule.paper else terms.kappa))
     gradient, D = back.plain - (own.mean - own.prior.mean) * own.prior.precision, back.absolute / own.sd
     step = _climb(rule, weights, own, gradient, D, weighted)
     sd = (own.prior.precision + (D if rule.paper else back.squared)) ** -0.5

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from forestmix.arrays import Array, total
 from forestmix.engines.rows import RowData, expected_terms, row_data
 from forestmix.errors import ArgumentError, ForestmixError
 from forestmix.families import Gaussian
-from forestmix.families.primitive import Kind
+from forestmix.families.primitive import Kind, Primitive
 from forestmix.model import DEF, Observations
 from forestmix.posterior.columns import Columns
 from forestmix.posterior.course import fallen
@@ -274,13 +274,13 @@ class _AtScales:
 
     def _working_rows(self) -> tuple[Array, Array]:
         """Return for each row an eta at which x is likely and the curvature there, (N, n); 0 for a missing entry."""
-        eta, kappa = np.zeros(self.data.x.shape), np.zeros(self.data.x.shape)
-        for part in self.rows.parts:
-            own = np.arange(self.layer.size) if part.places is None else part.places
-            target, factor = (np.broadcast_to(one, (len(eta), len(own))) for one in (part.target, part.factor))
-            zeta, curvature = LIKELY[Kind(part.kind)](target, factor)
-            eta[:, own], kappa[:, own] = part.shift + part.sign * zeta, factor * curvature
-        return eta, kappa if self.data.observed is None else np.where(self.data.observed, kappa, 0.0)
+
+        def likely(xp: Any, kind: int, own: Primitive, x: Array) -> tuple[Array, Array]:
+            zeta, curvature = LIKELY[Kind(kind)](np.broadcast_to(own.target, x.shape), own.factor + np.zeros(x.shape))
+            return own.shift + own.sign * zeta, own.factor * curvature
+
+        eta, kappa = self.rows.of_each_kind(likely, self.data.x)
+        return eta, kappa
 
 
 def _moments(point: Point) -> tuple[Array, Array]:

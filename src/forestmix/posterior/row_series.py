@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
+from typing import Any
 
 import numpy as np
 
 from forestmix.arrays import Array
 from forestmix.engines.rows import RowData
-from forestmix.families.expectations import GRID, NARROW, STEP, quiet
-from forestmix.families.primitive import Kind
+from forestmix.families.expectations import GRID, NARROW, STEP
+from forestmix.families.primitive import Kind, Primitive
 
 #: Orders of the series: from the first that a Gaussian q leaves out up to the last that is kept.
 FIRST, LAST = 3, 26
@@ -35,15 +36,16 @@ def polynomials(z: Array, last: int = LAST, times: Array | float = 1.0) -> Itera
         before, here = here, (z * here - k**0.5 * before) / (k + 1) ** 0.5
 
 
-@quiet
 def row_series(rows: RowData, eta: Array, spread: Array) -> Array:
     """Return for each row of one observation ``b_FIRST`` to ``b_LAST`` of its ``a``, (orders, n); 0 if missing."""
-    found, orders = np.zeros((LAST - FIRST + 1, len(eta))), np.arange(FIRST, LAST + 1)[:, None]
-    for part in rows.parts:
-        own = np.arange(len(eta)) if part.places is None else part.places
-        shift, sign, factor = (np.broadcast_to(one, (1, len(own)))[0] for one in (part.shift, part.sign, part.factor))
-        found[:, own] = factor * sign**orders * _SERIES[Kind(part.kind)](sign * (eta[own] - shift), spread[own])
-    return found if rows.observed is None else np.where(rows.observed, found, 0.0)
+    orders = np.arange(FIRST, LAST + 1)[:, None]
+
+    def series(xp: Any, kind: int, own: Primitive, m: Array, s: Array) -> tuple[Array]:
+        zeta = np.ravel(own.sign * (m - own.shift))
+        return (own.factor * own.sign**orders * _SERIES[Kind(kind)](zeta, s),)
+
+    found: Array = rows.of_each_kind(series, eta, spread)[0]
+    return found
 
 
 def _quadratic(m: Array, s: Array) -> Array:

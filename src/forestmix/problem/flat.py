@@ -82,8 +82,7 @@ class Stacked:
         for layer, above in zip(self.deep.layers[1:], self.slices[1:], strict=True):
             variance += np.sum((layer.family.sd * passed) ** 2, axis=-1)  # type: ignore[attr-defined]
             passed = c[:, above] + layer.weights.adjoint(passed)
-        sd = self.deep.prior.family.sd.astype(np.float64)
-        return variance + np.sum((sd * passed) ** 2, axis=-1)
+        return variance + self.deep.prior.variance_of(passed)
 
     def data(self, data: Observations) -> Observations:
         """Return the observations of all rows: x, and 0 for the rows that stand for latents."""

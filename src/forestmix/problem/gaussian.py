@@ -12,7 +12,7 @@ import numpy as np
 
 from forestmix.arrays import Array, host
 from forestmix.engines.protocol import Capability, Engine, PriorMoments, RowTerms, Spread, SweepStart, Want, require
-from forestmix.engines.reference import spread_of_rows
+from forestmix.engines.reference import forest_mixture_spread, mean_field_spread
 from forestmix.engines.rows import row_data
 from forestmix.latents import GaussianFactors
 from forestmix.model import Observations
@@ -176,7 +176,10 @@ class GaussianProblem(Problem):
 
     def row_spread(self, sd: Any) -> Any:
         """Return the spread ``r_i`` of the objective, (N or 1, n)."""
-        return spread_of_rows(self.weights, sd, sd, self._spread(sd))
+        spread = self._spread(sd)
+        if spread is Spread.SQUARED:
+            return mean_field_spread(self.weights, sd)
+        return forest_mixture_spread(self.weights, sd) if spread is Spread.ABSOLUTE else spread
 
     def _spread_divergence(self, sd: Any) -> Any:
         """Return ``sum_j (v - 1 - log v) / 2`` with ``v = sd^2 / sd0^2``; minus the entropy where sd0 is infinite."""

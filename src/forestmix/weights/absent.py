@@ -27,4 +27,7 @@ class AbsentWeights(Weights):
         """Raise: entries are elsewhere."""
         return int(self._absent())
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.shape[0]} x {self.shape[1]}, entries are elsewhere)"
+
     _forward = _adjoint = _columns = _rows = _with_map = _absent

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from reprlib import repr as shown
 from typing import Any, Self
 
 import numpy as np
@@ -29,28 +31,31 @@ MAPPED_BYTES, MAPPED_CSR_BYTES = 2**26, 2**24
 
 @dataclass(frozen=True)
 class FileArray:
-    """Numbers in a memory-mapped file, one after another.
+    """Numbers in a memory-mapped file, or rows of numbers, one after another.
 
     They are computed with where the system has the file in memory, and no copy is made. It brings them there, and takes
     their memory back when it is short of it.
 
     Attributes:
-        mapped: the numbers.
+        mapped: the numbers, of one axis or two.
         first: the byte of the file at which they begin.
     """
 
-    mapped: Any  # np.memmap, which its stubs lose on the way through reshape
+    mapped: Any  # np.memmap, which need not have a file
     first: int
 
     @classmethod
     def of(cls, mapped: np.memmap) -> Self:
         """Return a memory-mapped array in C order, which may be a part of a larger one."""
         if mapped.filename is None or not mapped.flags.c_contiguous:
-            raise ArgumentError("W must be a memory map of a file in C order; open it by np.load(path, mmap_mode='r').")
+            raise ArgumentError(
+                "W must be a memory map of a file in C order: np.save(path, np.ascontiguousarray(W)) writes one, and "
+                "np.load(path, mmap_mode='r') opens it."
+            )
         # The attribute offset of a part is still that of the whole, so the place follows from addresses.
         page = mapped.offset - mapped.offset % mmap.ALLOCATIONGRANULARITY
         inside = mapped.ctypes.data - np.frombuffer(mapped._mmap, np.uint8).ctypes.data  # type: ignore[attr-defined]
-        return cls(mapped.reshape(-1), page + inside)
+        return cls(mapped, page + inside)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -58,12 +63,15 @@ class FileArray:
         return np.dtype(self.mapped.dtype)
 
     def read(self, start: int, stop: int) -> Array:
-        """Return the numbers from ``start`` to ``stop``, which the system begins to read if they are not in memory."""
-        first, last = (self.first + place * self.dtype.itemsize for place in (start, stop))
+        """Return the numbers from ``start`` to ``stop``, or rows, which the system reads if they are not in memory."""
+        each = math.prod(self.mapped.shape[1:])
+        first, last = (self.first + place * each * self.dtype.itemsize for place in (start, stop))
         with open(os.fspath(self.mapped.filename), "rb") as file:
             # To touch a page past the end of a file would end the process.
             if os.fstat(file.fileno()).st_size < last:
-                raise ArgumentError(f"W must be whole; the file {self.mapped.filename} ends before entry {stop}.")
+                raise ArgumentError(
+                    f"W must be whole; the file {self.mapped.filename} ends before entry {stop * each}."
+                )
             if hasattr(os, "posix_fadvise"):
                 os.posix_fadvise(file.fileno(), first, last - first, os.POSIX_FADV_WILLNEED)
         part = np.asarray(self.mapped[start:stop])
@@ -80,7 +88,7 @@ class _Unlocked:
 
 @dataclass(frozen=True)
 class SlicedArray:
-    """Numbers in anything with a dtype and slices, such as an array of Zarr or HDF5."""
+    """Numbers, or rows of them, in anything with a dtype and slices, such as an array of Zarr or HDF5."""
 
     array: Any
 
@@ -90,7 +98,7 @@ class SlicedArray:
         return np.dtype(self.array.dtype)
 
     def read(self, start: int, stop: int) -> Array:
-        """Return the numbers from ``start`` to ``stop``."""
+        """Return the numbers, or the rows, from ``start`` to ``stop``."""
         return np.ascontiguousarray(self.array[start:stop])
 
 
@@ -98,7 +106,7 @@ class SlicedArray:
 class DenseRows:
     """Rows ``start`` to ``stop`` of a dense matrix in a file."""
 
-    entries: FileArray
+    entries: FileArray | SlicedArray
     start: int
     stop: int
     columns: int
@@ -110,7 +118,7 @@ class DenseRows:
 
     def load(self, *, trusted: bool) -> Weights:
         """Read the rows."""
-        array = self.entries.read(self.start * self.columns, self.stop * self.columns).reshape(-1, self.columns)
+        array = self.entries.read(self.start, self.stop)
         return trusted_dense(array) if trusted else DenseWeights(array)
 
 
@@ -144,37 +152,24 @@ class SparseRows:
         return weights
 
 
-@dataclass(frozen=True)
-class SlicedRows:
-    """Rows of anything with a shape, a dtype and slices, such as an array of Zarr or HDF5."""
-
-    array: Any
-    start: int
-    stop: int
-
-    @property
-    def shape(self) -> ChunkShape:
-        """The shape of these rows."""
-        return ChunkShape(self.stop - self.start, self.array.shape[1], np.dtype(self.array.dtype))
-
-    def load(self, *, trusted: bool) -> Weights:
-        """Read the rows."""
-        array = np.ascontiguousarray(self.array[self.start : self.stop])
-        return trusted_dense(array) if trusted else DenseWeights(array)
-
-
-def dense_rows(source: Any, chunk_bytes: int | None) -> list[DenseRows | SlicedRows]:
+def dense_rows(source: Any, chunk_bytes: int | None) -> list[DenseRows]:
     """Return the chunks of a dense matrix: a path of an ``.npy`` file, a memory map, or what can be sliced."""
     array = np.load(source, mmap_mode="r") if isinstance(source, str | Path) else source
+    if not hasattr(array, "shape") or not hasattr(array, "dtype"):
+        raise ArgumentError(
+            f"W must be the path of an .npy file, a memory map, or an array of Zarr or HDF5; got {shown(source)}."
+        )
     n, m = check_matrix_shape("W", tuple(array.shape))
     row_bytes = floating_dtype("the dtype of W", array.dtype).itemsize * m
     if isinstance(array, np.memmap):
-        entries = FileArray.of(array)
-        return [DenseRows(entries, *cut, m) for cut in _cuts(np.arange(n + 1) * row_bytes, chunk_bytes or MAPPED_BYTES)]
-    # What is stored in chunks is read in whole ones: a part of one costs as much as all of it.
-    each = (getattr(array, "chunks", None) or (1,))[0]
-    step = max(1, (chunk_bytes or CHUNK_BYTES) // (row_bytes * each)) * each
-    return [SlicedRows(array, start, min(start + step, n)) for start in range(0, n, step)]
+        cuts = _cuts(np.arange(n + 1) * row_bytes, chunk_bytes or MAPPED_BYTES)
+    else:
+        # What is stored in chunks is read in whole ones: a part of one costs as much as all of it.
+        each = (getattr(array, "chunks", None) or (1,))[0]
+        step = max(1, (chunk_bytes or CHUNK_BYTES) // (row_bytes * each)) * each
+        cuts = ((start, min(start + step, n)) for start in range(0, n, step))
+    entries = _opened(array)
+    return [DenseRows(entries, *cut, m) for cut in cuts]
 
 
 def sparse_rows(indptr: Any, indices: Any, data: Any, columns: int, chunk_bytes: int | None) -> list[SparseRows]:
@@ -182,16 +177,22 @@ def sparse_rows(indptr: Any, indices: Any, data: Any, columns: int, chunk_bytes:
     opened = [np.load(part, mmap_mode="r") if isinstance(part, str | Path) else part for part in (indices, data)]
     starts = np.load(indptr) if isinstance(indptr, str | Path) else np.asarray(indptr[:])
     floating_dtype("the dtype of data", opened[1].dtype)
+    if starts.ndim != 1 or not len(starts) or starts[0] != 0 or (starts[1:] < starts[:-1]).any():
+        raise ArgumentError("indptr must be one row of integers that begin with 0 and never fall.")
     counts = [part.shape[0] for part in opened]  # arrays of Zarr have no length
-    if starts.ndim != 1 or not counts[0] == counts[1] == starts[-1]:
+    if not counts[0] == counts[1] == starts[-1]:
         raise ArgumentError(
-            f"indices and data must have indptr[-1] = {starts.flat[-1]} entries each; got {counts[0]} and {counts[1]}."
+            f"indices and data must have indptr[-1] = {starts[-1]} entries each; got {counts[0]} and {counts[1]}."
         )
-    places, entries = (FileArray.of(part) if isinstance(part, np.memmap) else SlicedArray(part) for part in opened)
+    places, entries = map(_opened, opened)
     each = places.dtype.itemsize + entries.dtype.itemsize
     mapped = isinstance(places, FileArray) and isinstance(entries, FileArray)
     size = chunk_bytes or (MAPPED_CSR_BYTES if mapped else CHUNK_BYTES)
     return [SparseRows(starts[a : b + 1], places, entries, columns) for a, b in _cuts(starts * each, size)]
+
+
+def _opened(array: Any) -> FileArray | SlicedArray:
+    return FileArray.of(array) if isinstance(array, np.memmap) else SlicedArray(array)
 
 
 def trusted_dense(array: Array) -> DenseWeights:

@@ -94,21 +94,21 @@ class ChunkedWeights(Weights):
     @cached_property
     def nnz(self) -> int:
         """The number of entries that are not zero, for which all are read."""
-        return int(self._chunks.total(self._map(_count)))
+        return int(self._chunks.total(self._map("nnz")))
 
     @cached_property
     def stored(self) -> int:
         """The number of entries that a product reads."""
-        return int(self._chunks.total(self._map(_stored)))
+        return int(self._chunks.total(self._map("stored")))
 
     def _forward(self, batch: Array) -> Array:
         chunks = self._chunks
-        parts = self._map(_forward, chunks.to_columns(chunks.place([batch[:, own] for own in chunks.columns])))
+        parts = self._map("forward", chunks.to_columns(chunks.place([batch[:, own] for own in chunks.columns])))
         return np.concatenate(chunks.fetch(chunks.sums(chunks.by_row(parts))), axis=1)
 
     def _adjoint(self, batch: Array) -> Array:
         chunks = self._chunks
-        parts = self._map(_adjoint, chunks.to_rows(chunks.place([batch[:, own] for own in chunks.slices])))
+        parts = self._map("adjoint", chunks.to_rows(chunks.place([batch[:, own] for own in chunks.slices])))
         return np.concatenate(chunks.fetch(chunks.sums(chunks.by_column(parts))), axis=1)
 
     def _with_map(self, name: str) -> ChunkedWeights:
@@ -121,7 +121,7 @@ class ChunkedWeights(Weights):
         """
         chunks, count = self._chunks, len(self._chunks.columns)
         weights = chunks.to_rows(chunks.place([kappa[own] for own in chunks.slices]))
-        diagonal = chunks.by_column(self._map(_gram, weights))
+        diagonal = chunks.by_column(self._map("gram", weights))
         held, result = chunks.by_column(chunks.held), np.zeros((self.shape[1],) * 2, order="F")
         for (j, own), (k, other) in itertools.product(enumerate(chunks.columns), repeat=2):
             if j >= k:
@@ -154,13 +154,13 @@ class ChunkedWeights(Weights):
     def _rows(self, indices: Array | None) -> scipy.sparse.csr_array:
         chunks = self._chunks
         own, back = _split(indices, chunks.slices)
-        found = self._joined(_rows_of, chunks.to_rows(chunks.place(own)), "csr")
+        found = self._joined("rows", chunks.to_rows(chunks.place(own)), "csr")
         return found if back is None else _canonical(found[back])
 
     def _columns(self, indices: Array | None) -> scipy.sparse.csc_array:
         chunks = self._chunks
         own, back = _split(indices, chunks.columns)
-        found = self._joined(_columns_of, chunks.to_columns(chunks.place(own)), "csc")
+        found = self._joined("columns", chunks.to_columns(chunks.place(own)), "csc")
         return found if back is None else _canonical(found[:, back])
 
     def __repr__(self) -> str:
@@ -168,13 +168,14 @@ class ChunkedWeights(Weights):
         grid = f"{rows} chunks of rows" if columns == 1 else f"{rows} x {columns} chunks"
         return f"{type(self).__name__}({n} x {m}, {self.dtype.name}, {grid})"
 
-    def _map(self, function: Callable[..., Any], *own: Sequence[Any]) -> list[Any]:
-        return self._chunks.map(function, *own, shared=(self._maps,))
+    def _map(self, name: str, *own: Sequence[Any]) -> list[Any]:
+        """Return handles of what a method of each chunk gives, or of a property."""
+        return self._chunks.map(_asked, *own, shared=(name, self._maps))
 
-    def _joined(self, function: Callable[..., Any], own: Sequence[Any], form: str) -> Any:
-        """Return the matrix of the sparse matrices that a function gives for the chunks."""
+    def _joined(self, name: str, own: Sequence[Any], form: str) -> Any:
+        """Return the matrix of the sparse matrices that a method of each chunk gives."""
         stack: Any = scipy.sparse.block_array  # its stubs want the format as a literal
-        return _canonical(stack(self._chunks.by_row(self._chunks.fetch(self._map(function, own))), format=form))
+        return _canonical(stack(self._chunks.by_row(self._chunks.fetch(self._map(name, own))), format=form))
 
 
 def _size(chunk_bytes: int | None) -> int | None:
@@ -203,32 +204,11 @@ def _applied(weights: Weights, *given: Any) -> Any:
     return function(_mapped(weights, maps), *own, *shared)
 
 
-def _forward(weights: Weights, batch: Array, maps: tuple[str, ...]) -> Array:
-    return _mapped(weights, maps).forward(batch)
-
-
-def _adjoint(weights: Weights, batch: Array, maps: tuple[str, ...]) -> Array:
-    return _mapped(weights, maps).adjoint(batch)
-
-
-def _gram(weights: Weights, kappa: Array, maps: tuple[str, ...]) -> Array:
-    return _mapped(weights, maps).gram(kappa)
-
-
-def _count(weights: Weights, maps: tuple[str, ...]) -> int:
-    return _mapped(weights, maps).nnz
-
-
-def _stored(weights: Weights, maps: tuple[str, ...]) -> int:
-    return _mapped(weights, maps).stored
-
-
-def _rows_of(weights: Weights, indices: Array | None, maps: tuple[str, ...]) -> Any:
-    return _mapped(weights, maps).rows(indices)
-
-
-def _columns_of(weights: Weights, indices: Array | None, maps: tuple[str, ...]) -> Any:
-    return _mapped(weights, maps).columns(indices)
+def _asked(weights: Weights, *given: Any) -> Any:
+    """Return what a method of the weights gives, or a property of theirs."""
+    *own, name, maps = given
+    found = getattr(_mapped(weights, maps), name)
+    return found(*own) if callable(found) else found
 
 
 def _cross_gram(first: Any, second: Any, kappa: Array, maps: tuple[str, ...]) -> Array:

@@ -127,6 +127,11 @@ def _canonical(given: Any, form: str) -> Any:
     # A new array on the same memory: looking for duplicates writes flags into the object that is asked.
     kind = scipy.sparse.csc_array if form == "csc" else scipy.sparse.csr_array
     matrix = kind((converted.data, converted.indices, converted.indptr), shape=converted.shape)
+    try:
+        matrix.check_format(full_check=True)
+    except ValueError as error:  # SciPy's products would read whatever lies beyond the arrays
+        n, m = matrix.shape
+        raise ArgumentError(f"W must have all entries within its {n} rows and {m} columns; {error}.") from error
     if not matrix.has_canonical_format or not np.all(matrix.data):
         matrix = matrix.copy()
         matrix.sum_duplicates()

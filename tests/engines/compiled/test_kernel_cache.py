@@ -129,8 +129,9 @@ def imported(path):
 #: What is outside the folder: two files that the name of the cache depends on, too, and what is never compiled.
 KNOWN = {
     "forestmix.families.expectations", "forestmix.families.primitive",
-    "forestmix.arrays", "forestmix.clock", "forestmix.engines", "forestmix.families.row_terms",
-    "forestmix.engines.protocol", "forestmix.errors", "forestmix.model", "forestmix.partition",
+    "forestmix.arrays", "forestmix.clock", "forestmix.engines", "forestmix.engines.products",
+    "forestmix.engines.protocol", "forestmix.engines.reference", "forestmix.engines.rows", "forestmix.model",
+    "forestmix.partition",
 }  # fmt: skip
 
 

@@ -16,27 +16,27 @@ from forestmix.arrays import Array
 from forestmix.engines.compiled import rows as row_kernels
 from forestmix.engines.compiled import sweeping, threaded
 from forestmix.engines.compiled.passes import has_pass, one_pass
-from forestmix.engines.compiled.products import Products, SparseColumnProducts, StencilProducts
+from forestmix.engines.compiled.products import products_of
 from forestmix.engines.compiled.rows import RowTable, quadratic_rows, row_table, terms_of_rows
 from forestmix.engines.compiled.softplus import WIDTH
-from forestmix.engines.compiled.sweeping import Factors, Sweep
-from forestmix.engines.protocol import Capability, Moments, RowTerms, Spread, Statistics, SweepStart, Want
+from forestmix.engines.compiled.sweeping import Sweep
+from forestmix.engines.products import Products
+from forestmix.engines.protocol import Capability, Factors, Moments, RowTerms, Spread, Statistics, SweepStart, Want
+from forestmix.engines.reference import ReferenceEngine
 from forestmix.families.expectations import quiet
 from forestmix.model import Layer, Observations
 from forestmix.partition import Partition
 from forestmix.weights.base import Weights
-from forestmix.weights.storage import SparseStorage, StencilStorage
 
 _SPREADS = {
     Spread.NONE: row_kernels.NO_SPREAD,
     Spread.ABSOLUTE: row_kernels.ABSOLUTE_SPREAD,
     Spread.SQUARED: row_kernels.SQUARED_SPREAD,
 }
-_CURVATURES = Want.CURVATURE | Want.INFORMATION
 
 
-class CompiledEngine:
-    """Weights in NumPy's or SciPy's arrays, compiled by Numba."""
+class CompiledEngine(ReferenceEngine):
+    """Weights in NumPy's or SciPy's arrays, compiled by Numba; what is not one pass is as in the reference engine."""
 
     name = "compiled"
     capabilities = frozenset({Capability.SWEEP})
@@ -45,6 +45,10 @@ class CompiledEngine:
         """Return the rows with their data."""
         return row_table(layer, observations)
 
+    def products(self, weights: Weights, count: int) -> Products:
+        """Return how products with W are made for so many observations."""
+        return products_of(weights, count)
+
     @quiet
     def statistics(
         self, layer: Layer, rows: RowTable, q: Moments, want: Want, spread: Spread | Any
@@ -52,43 +56,45 @@ class CompiledEngine:
         """Return the sums over rows that are wanted at q, and the terms of the rows."""
         storage = layer.weights.storage()
         if len(q.mean) > 1 or not isinstance(spread, Spread) or not has_pass(storage):
-            return _by_products(layer, _products(layer.weights, storage, len(q.mean)), rows, q, want, spread)
+            return super().statistics(layer, rows, q, want, spread)
         found = one_pass(
             storage, rows, _plain(layer, q.mean[0]), _plain(layer, q.sd[0]),
             spreads=spread is not Spread.NONE or Want.CURVATURE in want, spread=_SPREADS[spread],
             sums=3 if Want.INFORMATION in want else 2 if Want.CURVATURE in want else int(Want.GRADIENT in want),
         )  # fmt: skip
-        sums = dict(zip(("gradient", "curvature_sd", "information"), found.sums[:, np.newaxis], strict=False))
-        totals = {"value": found.totals[:1], "magnitude": found.totals[1:]}
         terms = RowTerms(*(term[np.newaxis] for term in found[2:]))
-        return _chosen(want, {**totals, **sums}), terms
+        return Statistics.of(want, found.totals[:1], found.totals[1:], *found.sums[:, np.newaxis]), terms
 
     @quiet
     def row_terms(self, rows: RowTable, image: Array, spread: Array) -> tuple[Array, Array, RowTerms]:
         """Return the bound and the size of its terms, (N,) each, and the terms of rows; ``image`` is ``W mean``."""
-        totals, terms = _row_terms(rows, image.copy(), spread)
-        return totals[:, 0], totals[:, 1], terms
+        eta = np.array(image, order="C")
+        error, kappa, (count, n) = np.empty_like(eta), np.empty_like(eta), eta.shape
+        totals, spread = np.zeros((2, count)), np.require(spread, np.float64, ["C", "W"])
+        number = threaded.threads(threaded.ENTRIES_OF_ROW * n)
+        for k in range(count):
+            parts, found = np.zeros((number, 2)), (eta[k], error[k], kappa[k])
+            own = rows.observation(k), spread[k if len(spread) > 1 else 0], found, rows.terms
+            threaded.run_all([
+                partial(terms_of_rows, *cut, *own, row_kernels.new_workspace(), np.zeros((3, WIDTH), eta.dtype), part)
+                for cut, part in zip(pairwise(threaded.even_cuts(n, number)), parts, strict=True)
+            ])  # fmt: skip
+            totals[:, k] = parts.sum(axis=0)
+        return *totals, RowTerms(eta, error, kappa[:1] if rows.shares_curvature else kappa)
 
     @quiet
     def curvatures(self, layer: Layer, kappa: Array, sd: Array, want: Want) -> tuple[Any, Any]:
         """Return ``D_j sigma_j`` and ``H_j`` at given ``kappa``, of the two those that are wanted."""
-        storage = layer.weights.storage()
-        if len(kappa) > 1 or len(sd) > 1 or not has_pass(storage):
-            products = _products(layer.weights, storage, max(len(kappa), len(sd)))
-            s = products.project(None, sd, None)[1] if Want.CURVATURE in want else None
-            return _curvatures(products, kappa, s, want)
-        if not want & _CURVATURES:
-            return None, None
+        storage, curvature, information = layer.weights.storage(), Want.CURVATURE in want, Want.INFORMATION in want
+        if len(kappa) > 1 or len(sd) > 1 or not (curvature or information) or not has_pass(storage):
+            return super().curvatures(layer, kappa, sd, want)
         # A pass over quadratic rows with these factors; at a mean of 0 they have no gradient.
         width = _plain(layer, sd[0])
         found = one_pass(
             storage, quadratic_rows(kappa[0]), np.zeros_like(width), width,
-            spreads=Want.CURVATURE in want, spread=row_kernels.NO_SPREAD, sums=3 if Want.INFORMATION in want else 2,
+            spreads=curvature, spread=row_kernels.NO_SPREAD, sums=3 if information else 2,
         )  # fmt: skip
-        return (
-            found.sums[1:2] if Want.CURVATURE in want else None,
-            found.sums[2:3] if Want.INFORMATION in want else None,
-        )
+        return found.sums[1:2] if curvature else None, found.sums[2:3] if information else None
 
     @quiet
     def normal_product(self, layer: Layer, kappa: Array, p: Array) -> tuple[Array, Array]:
@@ -98,17 +104,14 @@ class CompiledEngine:
         ``-kappa_i eta_i^2 / 2`` at ``eta = W p``.
         """
         storage = layer.weights.storage()
-        if len(p) == 1 and has_pass(storage):
-            direction = _plain(layer, p[0])
-            found = one_pass(
-                storage, quadratic_rows(kappa[0]), direction, direction,
-                spreads=False, spread=row_kernels.NO_SPREAD, sums=1,
-            )  # fmt: skip
-            return -found.sums[:1], -2 * found.totals[:1]
-        products = _products(layer.weights, storage, len(p))
-        image = products.project(p, None, None)[0]
-        weighted = (kappa * image).astype(image.dtype, copy=False)
-        return products.collect(weighted, None, None)[0], np.asarray(np.sum(image * weighted, axis=1, dtype=np.float64))
+        if len(p) > 1 or not has_pass(storage):
+            return super().normal_product(layer, kappa, p)
+        direction = _plain(layer, p[0])
+        found = one_pass(
+            storage, quadratic_rows(kappa[0]), direction, direction,
+            spreads=False, spread=row_kernels.NO_SPREAD, sums=1,
+        )  # fmt: skip
+        return -found.sums[:1], -2 * found.totals[:1]
 
     @quiet
     def sweep_groups(
@@ -126,62 +129,6 @@ class CompiledEngine:
     def sweep_greedy(self, start: SweepStart, steps: int) -> Factors:
         """Update ``steps`` times, for each observation, the latent whose exact update raises the ELBO most."""
         return sweeping.sweep_greedy(Sweep(start), start.layer.weights.storage(), start.q.sd, steps)
-
-
-def _by_products(
-    layer: Layer, products: Products, rows: RowTable, q: Moments, want: Want, spread: Spread | Any
-) -> tuple[Statistics, RowTerms]:
-    """Return statistics and terms from products before the rows and products after them."""
-    absolute = Want.CURVATURE in want or spread is Spread.ABSOLUTE
-    variance = q.sd * q.sd if spread is Spread.SQUARED else None
-    image, s, v = products.project(q.mean, q.sd if absolute else None, variance)
-    known = {Spread.NONE: np.zeros((1, 1)), Spread.ABSOLUTE: s, Spread.SQUARED: None if v is None else np.sqrt(v)}
-    totals, terms = _row_terms(rows, image, known[spread] if isinstance(spread, Spread) else spread)
-    sums = {"value": totals[:, 0], "magnitude": totals[:, 1]}
-    if Want.GRADIENT in want:
-        sums["gradient"] = products.collect(terms.error, None, None)[0]
-    sums["curvature_sd"], sums["information"] = _curvatures(products, terms.kappa, s, want)
-    return _chosen(want, sums), terms
-
-
-def _curvatures(products: Products, kappa: Array, s: Array | None, want: Want) -> tuple[Any, Any]:
-    """Return ``|W|^T (s kappa)`` and ``(W∘W)^T kappa``, of the two those that are wanted."""
-    weighted = s * kappa if s is not None and Want.CURVATURE in want else None
-    return products.collect(None, weighted, kappa if Want.INFORMATION in want else None)[1:]
-
-
-def _row_terms(rows: RowTable, image: Array, spread: Array) -> tuple[Array, RowTerms]:
-    """Return value and magnitude of each observation, (N, 2), and the terms of the rows; ``image`` is ``W mean``."""
-    count, n = image.shape
-    eta = np.require(image, requirements=["C", "W"])
-    error, kappa, totals = np.empty_like(eta), np.empty_like(eta), np.zeros((count, 2))
-    spread = np.require(spread, np.float64, ["C", "W"])
-    number = threaded.threads(threaded.ENTRIES_OF_ROW * n)
-    for k in range(count):
-        parts, found = np.zeros((number, 2)), (eta[k], error[k], kappa[k])
-        own = rows.observation(k), spread[k if len(spread) > 1 else 0], found, rows.terms
-        threaded.run_all([
-            partial(terms_of_rows, *cut, *own, row_kernels.new_workspace(), np.zeros((3, WIDTH), eta.dtype), part)
-            for cut, part in zip(pairwise(threaded.even_cuts(n, number)), parts, strict=True)
-        ])  # fmt: skip
-        totals[k] = parts.sum(axis=0)
-    return totals, RowTerms(eta, error, kappa[:1] if rows.shares_curvature else kappa)
-
-
-def _chosen(want: Want, sums: dict[str, Any]) -> Statistics:
-    """Return statistics of the sums that are wanted."""
-    flags = {"value": Want.VALUE, "magnitude": Want.VALUE, "gradient": Want.GRADIENT}
-    flags |= {"curvature_sd": Want.CURVATURE, "information": Want.INFORMATION}
-    return Statistics(want, **{name: sums[name] for name, flag in flags.items() if flag in want})
-
-
-def _products(weights: Weights, storage: Any, count: int) -> Products:
-    """Return how products are made for so many observations."""
-    if isinstance(storage, StencilStorage):
-        return StencilProducts(weights, storage)
-    if isinstance(storage, SparseStorage) and storage.transposed and count == 1:
-        return SparseColumnProducts(weights, storage)
-    return Products(weights)
 
 
 def _plain(layer: Layer, array: Any) -> Array:

@@ -1,13 +1,11 @@
-"""Products with W, |W| and W∘W for the rows, and with their transposes for the sums over rows, where W is read twice.
+"""Products of kernels, where W is read twice: before the rows and after them.
 
-Each takes three batches, (N or 1, m) or (N or 1, n), of which some may be ``None``, and returns three. Batches have
-BLAS's and SciPy's products, convolutions sums over the entries of their kernels, and one observation over a sparse W by
-columns a kernel for each direction.
+Convolutions have sums over the entries of their kernels, and one observation over a sparse W by columns a kernel for
+each direction. All else has BLAS's and SciPy's products.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -16,33 +14,19 @@ import numpy as np
 
 from forestmix.arrays import Array
 from forestmix.engines.compiled import threaded
+from forestmix.engines.products import Products, Three
 from forestmix.weights.base import Weights
 from forestmix.weights.storage import SparseStorage, StencilStorage
 
-Three = tuple[Any, Any, Any]
 
-
-class Products:
-    """Products of any weights, by their own methods."""
-
-    def __init__(self, weights: Weights) -> None:
-        self.weights = weights
-
-    def project(self, mean: Array | None, sd: Array | None, variance: Array | None) -> Three:
-        """Return ``W mean``, ``|W| sd`` and ``(W∘W) variance``."""
-        return (
-            None if mean is None else self.weights.forward(mean),
-            None if sd is None else abs(self.weights).forward(sd),
-            None if variance is None else self.weights.square().forward(variance),
-        )
-
-    def collect(self, error: Array | None, absolute: Array | None, squared: Array | None) -> Three:
-        """Return ``W^T error``, ``|W|^T absolute`` and ``(W∘W)^T squared``."""
-        return (
-            None if error is None else self.weights.adjoint(error),
-            None if absolute is None else abs(self.weights).adjoint(absolute),
-            None if squared is None else self.weights.square().adjoint(squared),
-        )
+def products_of(weights: Weights, count: int) -> Products:
+    """Return how products are made for so many observations."""
+    storage = weights.storage()
+    if isinstance(storage, StencilStorage):
+        return StencilProducts(weights, storage)
+    if isinstance(storage, SparseStorage) and storage.transposed and count == 1:
+        return SparseColumnProducts(weights, storage)
+    return Products(weights)
 
 
 class StencilProducts(Products):
@@ -59,15 +43,15 @@ class StencilProducts(Products):
             convolution.make_taps(storage.kernels, storage.latent_shape[1:], storage.shifts),
         )
 
-    def project(self, mean: Array | None, sd: Array | None, variance: Array | None) -> Three:
-        """Return ``W mean``, ``|W| sd`` and ``(W∘W) variance``."""
-        return self._products(0, (mean, sd, variance))
+    def project(self, vectors: Three) -> Three:
+        """Return ``W y``, ``|W| y`` and ``(W∘W) y`` of those that are given."""
+        return self._products(0, vectors)
 
-    def collect(self, error: Array | None, absolute: Array | None, squared: Array | None) -> Three:
-        """Return ``W^T error``, ``|W|^T absolute`` and ``(W∘W)^T squared``."""
-        return self._products(1, (error, absolute, squared))
+    def collect(self, rows: Three) -> Three:
+        """Return ``W^T r``, ``|W|^T r`` and ``(W∘W)^T r`` of those that are given."""
+        return self._products(1, rows)
 
-    def _products(self, direction: int, parts: Sequence[Array | None]) -> Three:
+    def _products(self, direction: int, parts: Three) -> Three:
         from forestmix.engines.compiled.convolution import CHEAP
 
         taps, source, target = self.taps[direction], self.shapes[direction], self.shapes[1 - direction]
@@ -77,10 +61,8 @@ class StencilProducts(Products):
         count = threaded.threads(items * taps.offsets.size * target[1] * target[2] // CHEAP)
         cuts = threaded.even_cuts(items * taps.bands * taps.groups, count)
         threaded.run_all([partial(self.gather, *cut, taps, given, results) for cut in pairwise(cuts)])
-        first, second, third = (
-            None if part is None else result.reshape(len(part), -1) for part, result in zip(parts, results, strict=True)
-        )
-        return first, second, third
+        found = zip(parts, results, strict=True)
+        return Three(*(None if part is None else result.reshape(len(part), -1) for part, result in found))
 
     def _images(self, part: Array | None, shape: tuple[int, int, int]) -> Array:
         """Return a batch as (N, channels, rows, columns), with N = 0 for ``None``."""
@@ -97,35 +79,34 @@ class SparseColumnProducts(Products):
         super().__init__(weights)
         self.arrays = storage[:3]
 
-    def project(self, mean: Array | None, sd: Array | None, variance: Array | None) -> Three:
-        """Return ``W mean``, ``|W| sd`` and ``(W∘W) variance``."""
+    def project(self, vectors: Three) -> Three:
+        """Return ``W y``, ``|W| y`` and ``(W∘W) y`` of those that are given."""
         from forestmix.engines.compiled import sparse
 
-        return self._products(sparse.project_columns, self.weights.shape, (mean, sd, variance))
+        return self._products(sparse.project_columns, self.weights.shape, vectors)
 
-    def collect(self, error: Array | None, absolute: Array | None, squared: Array | None) -> Three:
-        """Return ``W^T error``, ``|W|^T absolute`` and ``(W∘W)^T squared``."""
+    def collect(self, rows: Three) -> Three:
+        """Return ``W^T r``, ``|W|^T r`` and ``(W∘W)^T r`` of those that are given."""
         from forestmix.engines.compiled import sparse
 
-        return self._products(sparse.collect_columns, self.weights.shape[::-1], (error, absolute, squared))
+        return self._products(sparse.collect_columns, self.weights.shape[::-1], rows)
 
-    def _products(self, kernel: Any, shape: tuple[int, int], given: Sequence[Array | None]) -> Three:
+    def _products(self, kernel: Any, shape: tuple[int, int], given: Three) -> Three:
         """Run a kernel over ranges of columns with about as many entries each, and add up what they give."""
         factors = np.zeros((shape[1], 3), self.weights.dtype)
         for k, part in enumerate(given):
             factors[:, k] = 0 if part is None else part[0]
         cuts = entry_cuts(self.arrays[0], threaded.threads(len(self.arrays[2])))
-        wide = 1 if given[1] is None and given[2] is None else 3
+        wide = 1 if given.absolute is None and given.squared is None else 3
         parts = np.zeros((len(cuts) - 1, shape[0], wide), self.weights.dtype)
         threaded.run_all([
             partial(kernel, *cut, *self.arrays, factors, own) for cut, own in zip(pairwise(cuts), parts, strict=True)
         ])  # fmt: skip
         for own in parts[1:]:
             parts[0] += own
-        first, second, third = (
+        return Three(*(
             None if part is None else np.ascontiguousarray(parts[0, :, k])[np.newaxis] for k, part in enumerate(given)
-        )
-        return first, second, third
+        ))  # fmt: skip
 
 
 def entry_cuts(indptr: Array, count: int) -> list[int]:

@@ -33,9 +33,8 @@ from forestmix.engines.compiled.softplus import (
     WIDTH,
     lower_softplus,
 )
-from forestmix.errors import ArgumentError
+from forestmix.engines.rows import primitive_of
 from forestmix.families.primitive import Kind
-from forestmix.families.row_terms import formulas_of
 from forestmix.model import Layer, Observations
 
 QUADRATIC, EXPONENTIAL, SOFTPLUS = Kind.QUADRATIC.value, Kind.EXPONENTIAL.value, Kind.SOFTPLUS.value
@@ -89,18 +88,13 @@ class RowTable(NamedTuple):
 
 
 def row_table(layer: Layer, observations: Observations) -> RowTable:
-    """Return the rows of a layer with their data; families whose rows are no primitives are refused."""
-    given = layer.family.primitive(observations.x)
-    if given is None:
-        raise ArgumentError(f"family must have rows that engines know, such as Poisson(); got {layer.family!r}.")
-    kinds = frozenset(np.unique(given.kind).tolist())
-    for kind in kinds:
-        formulas_of(kind)  # raises for one that is not known
-    kind = given.kind
+    """Return the rows of a layer with their data."""
+    kind, *given = primitive_of(layer, observations)
+    kinds = frozenset(np.unique(kind).tolist())
     if observations.observed is not None:
         kind = np.where(observations.observed, kind, np.int8(MISSING))
     # Writeable, or Numba would compile the kernels anew for arrays that are not.
-    numbers = (np.require(np.atleast_2d(part), np.float64, ["C", "W"]) for part in (kind, *given[1:], layer.bias))
+    numbers = (np.require(np.atleast_2d(part), np.float64, ["C", "W"]) for part in (kind, *given, layer.bias))
     return RowTable(tuple(numbers), kinds)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -12,18 +12,11 @@ from forestmix.arrays import Array
 from forestmix.engines.compiled import rows as row_kernels
 from forestmix.engines.compiled import threaded
 from forestmix.engines.compiled.columns import columns_of, rows_of
-from forestmix.engines.protocol import Spread, SweepStart
+from forestmix.engines.protocol import Factors, Spread, SweepStart
 from forestmix.partition import Partition
 
 #: By how many units in the last place of its terms the objective may seem to fall through rounding.
 ROUNDING_UNITS = 64
-
-
-class Factors(NamedTuple):
-    """Means and standard deviations after a sweep, (N, m) each."""
-
-    mean: Array
-    sd: Array
 
 
 class Sweep:

@@ -22,7 +22,7 @@ WORTH_A_THREAD = 2**19
 ENTRIES_OF_ROW = 128
 
 _config: Any = numba.config  # which has its settings from the environment
-_pool: ThreadPoolExecutor | None = None
+_pool: ThreadPoolExecutor
 
 
 def threads(entries: int) -> int:
@@ -53,7 +53,7 @@ def run_all(calls: Sequence[Callable[[], object]]) -> None:
     if len(calls) == 1:
         calls[0]()
         return
-    started = [_threads().submit(call) for call in calls[1:]]
+    started = [_pool.submit(call) for call in calls[1:]]
     try:
         calls[0]()
     finally:
@@ -63,17 +63,11 @@ def run_all(calls: Sequence[Callable[[], object]]) -> None:
         future.result()
 
 
-def _threads() -> ThreadPoolExecutor:
+def _new_pool() -> None:
+    """Make a pool, whose threads start with its first call; a child process needs its own, since it has no threads."""
     global _pool
-    if _pool is None:
-        _pool = ThreadPoolExecutor(_config.NUMBA_NUM_THREADS, thread_name_prefix="forestmix")
-    return _pool
+    _pool = ThreadPoolExecutor(_config.NUMBA_NUM_THREADS, thread_name_prefix="forestmix")
 
 
-def _forget_pool() -> None:
-    """Leave the threads behind in a child process: they exist only in its parent."""
-    global _pool
-    _pool = None
-
-
-os.register_at_fork(after_in_child=_forget_pool)
+_new_pool()
+os.register_at_fork(after_in_child=_new_pool)

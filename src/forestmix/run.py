@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from functools import partial
+from reprlib import repr as shown
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from forestmix.checks import between_zero_and_one, flag, one_of, whole_number
-from forestmix.engines.choice import choose_engine
+from forestmix.checks import between_zero_and_one, flag, is_number, one_of, whole_number
+from forestmix.engines.choice import ENGINES, choose_engine
 from forestmix.errors import ArgumentError
 from forestmix.inference import ALGORITHMS, Algorithm, ForestMixture
 from forestmix.inference.base import choose_objective
@@ -91,22 +92,25 @@ def infer(
         x in a Dask array a ``MappedResult``, whose entries are Dask arrays.
 
     """
+    chosen = _algorithm(algorithm, objective, accelerate)
+    for name, value, known in (
+        ("scales", scales, ("shared", "each")),
+        ("covariance", covariance, ("factorised", "full")),
+        ("engine", engine, ENGINES),
+    ):
+        one_of(name, value, known)
+    _check_options(tol, max_iter, progress, callback, memory_budget, checkpoint_seconds)
     if is_dask_batch(x) and isinstance(model, DEF) and all(layer.weights.chunks is None for layer in model.layers):
-        one_of("scales", scales, ("shared", "each"))
         _only_for_one_process(model, x, init=init, callback=callback, checkpoint=checkpoint)
-        _check_options(tol, max_iter, progress, callback)
         options = {
-            "algorithm": _algorithm(algorithm, objective, accelerate), "engine": engine, "covariance": covariance,
-            "tol": tol, "max_iter": max_iter, "memory_budget": memory_budget, "scales": scales,
+            "algorithm": chosen, "engine": engine, "covariance": covariance, "tol": tol, "max_iter": max_iter,
+            "memory_budget": memory_budget, "scales": scales,
         }  # fmt: skip
         return _mapped(model, x, options, out, progress)
     if out is not None:
         raise ArgumentError("out must be None but for x in a Dask array (N, n), and W in one piece.")
-    one_of("scales", scales, ("shared", "each"))
     data = observations(model, x)
-    chosen = _algorithm(algorithm, objective, accelerate)
-    _check_options(tol, max_iter, progress, callback)
-    if one_of("covariance", covariance, ("factorised", "full")) == "full" or model.unknown_scales:
+    if covariance == "full" or model.unknown_scales:
         _check_joint(chosen, init)
         keeper = NoCheckpoint()
         if checkpoint is not None:
@@ -157,8 +161,12 @@ def _mapped(model: DEF, x: Any, options: dict[str, Any], out: Any, progress: boo
 
 
 def _check_joint(algorithm: Algorithm, init: Any) -> None:
-    if algorithm.name != ForestMixture.name or init is not None:
+    if not isinstance(algorithm, ForestMixture) or init is not None:
         raise ArgumentError("algorithm and init must be left out with covariance='full' and with unknown scales.")
+    if algorithm.objective == "fm":
+        raise ArgumentError(
+            "objective must be 'auto' or 'elbo' with covariance='full' and with unknown scales; got 'fm'."
+        )
 
 
 def _only_for_one_process(model: DEF, x: Any, **given: Any) -> None:
@@ -209,9 +217,15 @@ def _algorithm(algorithm: str | Algorithm, objective: str, accelerate: bool | st
     return ALGORITHMS[algorithm]()
 
 
-def _check_options(tol: float, max_iter: int | None, progress: bool, callback: object) -> None:
+def _check_options(
+    tol: float, max_iter: int | None, progress: bool, callback: object, memory_budget: float, checkpoint_seconds: float
+) -> None:
     between_zero_and_one("tol", tol, or_zero=True)
     whole_number("max_iter", max_iter, least=0, optional=True)
     flag("progress", progress)
     if callback is not None and not callable(callback):
         raise ArgumentError(f"callback must be callable; got {type(callback).__name__}.")
+    if not is_number(memory_budget) or not memory_budget > 0:
+        raise ArgumentError(f"memory_budget must be a positive number of bytes; got {shown(memory_budget)}.")
+    if not is_number(checkpoint_seconds) or not checkpoint_seconds >= 0:
+        raise ArgumentError(f"checkpoint_seconds must be a number of at least 0; got {shown(checkpoint_seconds)}.")

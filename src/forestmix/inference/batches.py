@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from reprlib import repr as shown
 from typing import Any
 
 import numpy as np
 
 from forestmix.arrays import Array
-from forestmix.checks import is_number
-from forestmix.errors import ArgumentError
 from forestmix.inference.loop import Outcome
 from forestmix.inference.status import Trace
 from forestmix.model import DEF, Observations
@@ -30,8 +27,6 @@ def parts_of_batch(model: DEF, data: Observations, memory_budget: float) -> list
     they go together: with others among them none could be solved by a factor of it, and each would end elsewhere than
     by itself.
     """
-    if not is_number(memory_budget) or not memory_budget > 0:
-        raise ArgumentError(f"memory_budget must be a positive number of bytes; got {shown(memory_budget)}.")
     each, count = model.dtype.itemsize * (ROW_ARRAYS * model.n_observed + LATENT_ARRAYS * model.n_latent), len(data.x)
     most = count if memory_budget >= each * count else max(1, int(memory_budget // each))
     return [part for group in _alike(model, data) for part in np.array_split(group, -(-len(group) // most))]

@@ -15,8 +15,9 @@ from typing import Any
 
 import array_api_compat
 
+from forestmix.arrays import total
 from forestmix.engines.protocol import Capability, Moments, RowTerms, Spread, Statistics, Want
-from forestmix.engines.rows import RowData, double, expected_terms, row_data
+from forestmix.engines.rows import RowData, expected_terms, row_data
 from forestmix.families.expectations import quiet
 from forestmix.model import Layer, Observations
 
@@ -51,7 +52,7 @@ class ReferenceEngine:
         log_likelihood, *found = expected_terms(rows, eta, spread)
         error, kappa = (xp.astype(term, eta.dtype) for term in found)
         size = xp.abs(log_likelihood) + xp.abs(error) * (xp.abs(eta) + xp.abs(rows.bias))
-        return _total(xp, log_likelihood), _total(xp, size), RowTerms(eta, error, kappa)
+        return total(log_likelihood), total(size), RowTerms(eta, error, kappa)
 
     def curvatures(self, layer: Layer, kappa: Any, sd: Any, want: Want) -> tuple[Any, Any]:
         """Return ``D_j sigma_j = sum_i |w_ij| s_i kappa_i`` and ``H_j = sum_i w_ij^2 kappa_i``, those wanted."""
@@ -66,7 +67,7 @@ class ReferenceEngine:
         """Return ``W^T K W p``, (N, m), and ``p^T W^T K W p``, (N,)."""
         image = layer.weights.forward(p)
         weighted = kappa * image
-        return layer.weights.adjoint(weighted), _total(array_api_compat.array_namespace(image), image * weighted)
+        return layer.weights.adjoint(weighted), total(image * weighted)
 
 
 def forest_mixture_spread(weights: Any, sd: Any) -> Any:
@@ -92,8 +93,3 @@ def spread_of_rows(weights: Any, sd: Any, eta: Any, spread: Spread | Any) -> Any
     if spread is Spread.NONE:
         return array_api_compat.array_namespace(eta).zeros_like(eta[:1, :])
     return (forest_mixture_spread if spread is Spread.ABSOLUTE else mean_field_spread)(weights, sd)
-
-
-def _total(xp: Any, terms: Any) -> Any:
-    """Return the sum over rows in double precision."""
-    return xp.sum(terms, axis=-1, dtype=double(xp, array_api_compat.device(terms)))

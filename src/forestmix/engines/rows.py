@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import array_api_compat
 import numpy as np
 
+from forestmix.arrays import double
 from forestmix.errors import ArgumentError
 from forestmix.families.expectations import quiet
 from forestmix.families.row_terms import formulas_of
@@ -131,11 +132,6 @@ def curvature_slopes(rows: RowData, eta: Any, spread: Any) -> tuple[Any, Any]:
     """Return ``E a'''`` and ``E a''''`` of each row at ``eta ~ N(eta, spread^2)``, (N, n); 0 where x is missing."""
     third, fourth = _in_parts(rows, _part_slopes, eta, spread)
     return third, fourth
-
-
-def double(xp: Any, device: Any) -> Any:
-    """Return float64, or float32 for a library or device that has no other."""
-    return xp.__array_namespace_info__().dtypes(device=device, kind="real floating").get("float64", xp.float32)
 
 
 def _in_parts(rows: RowData, terms: Callable[..., tuple[Any, ...]], eta: Any, spread: Any) -> tuple[Any, ...]:

@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from forestmix.arrays import Array, host
+from forestmix.arrays import Array, form, host
 from forestmix.inference import direct
 from forestmix.inference.base import Proposal, Steps
 from forestmix.problem.conjugate import ConjugateDirections
 from forestmix.problem.points import CarriedPoint
-from forestmix.problem.sums import form
 
 #: After this many steps objective and gradient are computed anew from the means, so that rounding does not build up;
 #: where W is small, after each.

@@ -131,6 +131,10 @@ TABLE = {
         lambda: fmx.infer(latent(fmx.Gaussian(1.0), fmx.Bernoulli()), X, init=[0.5, 1.5]),
         "probabilities of init must lie between 0 and 1",
     ),
+    "init of binary latents below 0": (
+        lambda: fmx.infer(latent(fmx.Gaussian(1.0), fmx.Bernoulli()), X, init=[0.5, -1.0]),
+        "probabilities of init must lie between 0 and 1; got -1.0",
+    ),
     "init of a prior's family": (
         lambda: fmx.infer(latent(fmx.Gaussian(1.0), fmx.Laplace()), X, init=(np.zeros(2), np.ones(2))),
         "init must be from a Result for Laplace",

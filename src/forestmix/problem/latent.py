@@ -128,7 +128,7 @@ class LatentProblem(Problem):
     def _typical_weight(self) -> Array:
         """The root mean square of each row of W, (1, n)."""
         m = self.model.latent_sizes[0]
-        return np.sqrt(self.interfaces[0].squared.forward(np.full((1, m), 1 / m)).astype(np.float64))
+        return np.sqrt(self.interfaces[0].layer.weights.square().forward(np.full((1, m), 1 / m)).astype(np.float64))
 
     def distance(self, point: LatentPoint, *, exactly: bool) -> Array:
         """Return how far the optimum is by Newton's equations, in posterior standard deviations, (N,).
@@ -158,7 +158,7 @@ class LatentProblem(Problem):
         if self.acceleration is Acceleration.NONE:
             return least
         rows, q = self.interfaces[0], point.q.layers[0]
-        slope = rows.absolute.adjoint(rows.kappa * self._row_sizes(point.q)).astype(np.float64)
+        slope = abs(rows.layer.weights).adjoint(rows.kappa * self._row_sizes(point.q)).astype(np.float64)
         own = np.divide(np.abs(q.mean) + np.abs(getattr(q, "location", 0.0)), q.sd, out=0 * slope, where=q.sd > 0)
         moves = own + q.sd * slope
         return np.maximum(least, unit * np.sqrt(inner(moves, moves) / self.size))

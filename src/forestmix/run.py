@@ -93,12 +93,9 @@ def infer(
 
     """
     chosen = _algorithm(algorithm, objective, accelerate)
-    for name, value, known in (
-        ("scales", scales, ("shared", "each")),
-        ("covariance", covariance, ("factorised", "full")),
-        ("engine", engine, ENGINES),
-    ):
-        one_of(name, value, known)
+    one_of("scales", scales, ("shared", "each"))
+    one_of("covariance", covariance, ("factorised", "full"))
+    one_of("engine", engine, ENGINES)
     _check_options(tol, max_iter, progress, callback, memory_budget, checkpoint_seconds)
     if is_dask_batch(x) and isinstance(model, DEF) and all(layer.weights.chunks is None for layer in model.layers):
         _only_for_one_process(model, x, init=init, callback=callback, checkpoint=checkpoint)

@@ -20,9 +20,9 @@ import numpy as np
 from scipy import sparse
 
 import forestmix as fmx
-from forestmix.inference.backtracking import plain_retreats
-from forestmix.inference.base import Accelerator, Proposal
+from forestmix.inference.base import Proposal, Steps
 from forestmix.inference.metric import MetricNewton
+from forestmix.inference.plain import plain_retreats
 from forestmix.latents import GaussianFactors
 from forestmix.problem.conjugate import dot, quotient
 
@@ -39,7 +39,7 @@ PROBLEMS = {
 CORRELATED = {"Bernoulli, correlated": (fmx.Bernoulli(), 1.0), "Poisson, correlated": (fmx.Poisson(), 0.03)}
 
 
-class SecantMemory(Accelerator):
+class SecantMemory(Steps):
     """L-BFGS on the means; the variances take their fixed point at every step."""
 
     def __init__(self):
@@ -82,10 +82,6 @@ class Secant(fmx.ForestMixture):
     def start(self, problem, point):
         """Return a memory without pairs."""
         return SecantMemory()
-
-    def propose(self, problem, point, memory):
-        """Leave it to the memory."""
-        return memory.propose(problem, point)
 
 
 def build(family, n, m, density, seed=0):

@@ -65,7 +65,7 @@ THEOREMS = [
     "forestmix.engines.reference.forest_mixture_spread",
     "forestmix.bounds.auxiliary.optimal_auxiliary",
     "forestmix.problem.updates.forest_mixture_update",
-    "forestmix.inference.forest_mixture.ForestMixture.propose",
+    "forestmix.inference.plain.PlainSteps.propose",
 ]
 
 

@@ -17,7 +17,6 @@ from benchmarks.harness.rounds import clock
 from forestmix.engines.choice import choose_engine
 from forestmix.engines.compiled import threaded
 from forestmix.engines.compiled.tiles import ROWS, add_three, dot_three
-from forestmix.inference.base import Memory
 from forestmix.latents import GaussianFactors
 from forestmix.model import observations
 
@@ -40,11 +39,13 @@ def full_iteration(W: Any, family: str = "Gaussian", objective: str = "elbo") ->
     mean = scale * rng.standard_normal((1, m)).astype(model.dtype)
     point = problem.evaluate(GaussianFactors(mean, np.full((1, m), scale, model.dtype)))
 
+    steps = algorithm.start(problem, point)
+
     def iterate() -> float:
         nonlocal point
         known = replace(point, curvature=None, exact=None)
         begin = time.perf_counter()
-        point = problem.evaluate(algorithm.propose(problem, point, Memory()).q, known)
+        point = problem.evaluate(steps.propose(problem, point).q, known)
         return time.perf_counter() - begin
 
     return iterate

@@ -1,10 +1,11 @@
-"""The array types that forestmix computes with, and the checks that arguments pass on their way in."""
+"""Arrays: the checks that arguments pass on their way in, and sums in double precision in arrays of any library."""
 
 from __future__ import annotations
 
 from reprlib import repr as shown
 from typing import Any
 
+import array_api_compat
 import numpy as np
 import numpy.typing as npt
 
@@ -107,15 +108,37 @@ def fits(name: str, array: Array, size: int, what: str) -> Array:
     return array
 
 
-def total(terms: Array) -> Array:
+def double(xp: Any, device: Any) -> Any:
+    """Return float64, or float32 for a library or device that has no other."""
+    return xp.__array_namespace_info__().dtypes(device=device, kind="real floating").get("float64", xp.float32)
+
+
+def total(terms: Any) -> Any:
     """Return the sum over the last axis, in double precision whatever the precision of the terms."""
-    return np.asarray(np.sum(terms, axis=-1, dtype=np.float64))
+    if isinstance(terms, np.ndarray):
+        return np.asarray(np.sum(terms, axis=-1, dtype=np.float64))
+    xp = array_api_compat.array_namespace(terms)
+    return xp.sum(terms, axis=-1, dtype=double(xp, array_api_compat.device(terms)))
 
 
-def inner(first: Array, second: Array) -> Array:
-    """Return the sum of products over the last axis, in double precision, with no array of the products."""
-    # Not np.vecdot: BLAS wakes a thread for it, which on a busy machine takes longer than the sum.
-    return np.asarray(np.einsum("...j,...j->...", first, second, dtype=np.float64))
+def inner(first: Any, second: Any) -> Any:
+    """Return the sum of products over the last axis, in double precision; NumPy has no array of the products."""
+    if isinstance(first, np.ndarray):
+        # Not np.vecdot: BLAS wakes a thread for it, which on a busy machine takes longer than the sum.
+        return np.asarray(np.einsum("...j,...j->...", first, second, dtype=np.float64))
+    return total(first * second)
+
+
+def form(vector: Any, weights: Any) -> Any:
+    """Return ``sum_j vector_j^2 weights_j`` over the last axis, likewise; weights are (m,), (1, m) or (N, m)."""
+    if isinstance(vector, np.ndarray):
+        return np.asarray(np.einsum("...j,...j,...j->...", vector, vector, weights, dtype=np.float64))
+    return total(vector * vector * weights)
+
+
+def rms(values: Any) -> Array:
+    """Return the root mean square of each observation on the host, (N,)."""
+    return np.sqrt(host(inner(values, values)).astype(np.float64) / values.shape[1])
 
 
 def working_dtype(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:

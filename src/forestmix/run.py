@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from functools import partial
+from reprlib import repr as shown
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from forestmix.checks import between_zero_and_one, flag, one_of, whole_number
-from forestmix.engines.choice import choose_engine
+from forestmix.checks import between_zero_and_one, flag, is_number, one_of, whole_number
+from forestmix.engines.choice import ENGINES, choose_engine
 from forestmix.errors import ArgumentError
 from forestmix.inference import ALGORITHMS, Algorithm, ForestMixture
 from forestmix.inference.base import choose_objective
@@ -92,19 +93,16 @@ def infer(
         x in a Dask array a ``MappedResult``, whose entries are Dask arrays.
 
     """
-    if (
-        is_dask_batch(x)
-        and isinstance(model, DEF)
-        and not (
-            _in_chunks(model) and (model.unknown_scales or any(one is not None for one in (init, callback, checkpoint)))
-        )
-    ):
-        one_of("scales", scales, ("shared", "each"))
+    chosen = _algorithm(algorithm, objective, accelerate)
+    one_of("scales", scales, ("shared", "each"))
+    one_of("covariance", covariance, ("factorised", "full"))
+    one_of("engine", engine, ENGINES)
+    _check_options(tol, max_iter, progress, callback, memory_budget, checkpoint_seconds)
+    if is_dask_batch(x) and isinstance(model, DEF) and not _is_one_batch(model, init, callback, checkpoint):
         _only_for_one_process(model, x, init=init, callback=callback, checkpoint=checkpoint)
-        _check_options(tol, max_iter, progress, callback)
         options = {
-            "algorithm": _algorithm(algorithm, objective, accelerate), "engine": engine, "covariance": covariance,
-            "tol": tol, "max_iter": max_iter, "memory_budget": memory_budget, "scales": scales,
+            "algorithm": chosen, "engine": engine, "covariance": covariance, "tol": tol, "max_iter": max_iter,
+            "memory_budget": memory_budget, "scales": scales,
         }  # fmt: skip
         return _mapped(model, x, options, out, progress)
     if out is not None:
@@ -112,11 +110,8 @@ def infer(
             "out must be None but for x in a Dask array (N, n); where W is in chunks too, the scales must be known, "
             "and init, callback and checkpoint None."
         )
-    one_of("scales", scales, ("shared", "each"))
     data = observations(model, x)
-    chosen = _algorithm(algorithm, objective, accelerate)
-    _check_options(tol, max_iter, progress, callback)
-    if one_of("covariance", covariance, ("factorised", "full")) == "full" or model.unknown_scales:
+    if covariance == "full" or model.unknown_scales:
         _check_joint(chosen, init)
         keeper = NoCheckpoint()
         if checkpoint is not None:
@@ -172,9 +167,18 @@ def _in_chunks(model: DEF) -> bool:
     return any(layer.weights.chunks is not None for layer in model.layers)
 
 
+def _is_one_batch(model: DEF, *others: Any) -> bool:
+    """Return whether x in a Dask array is taken as one batch: W is in chunks too, and chunks of x could not do it."""
+    return _in_chunks(model) and (bool(model.unknown_scales) or any(one is not None for one in others))
+
+
 def _check_joint(algorithm: Algorithm, init: Any) -> None:
-    if algorithm.name != ForestMixture.name or init is not None:
+    if not isinstance(algorithm, ForestMixture) or init is not None:
         raise ArgumentError("algorithm and init must be left out with covariance='full' and with unknown scales.")
+    if algorithm.objective == "fm":
+        raise ArgumentError(
+            "objective must be 'auto' or 'elbo' with covariance='full' and with unknown scales; got 'fm'."
+        )
 
 
 def _only_for_one_process(model: DEF, x: Any, **given: Any) -> None:
@@ -225,9 +229,15 @@ def _algorithm(algorithm: str | Algorithm, objective: str, accelerate: bool | st
     return ALGORITHMS[algorithm]()
 
 
-def _check_options(tol: float, max_iter: int | None, progress: bool, callback: object) -> None:
+def _check_options(
+    tol: float, max_iter: int | None, progress: bool, callback: object, memory_budget: float, checkpoint_seconds: float
+) -> None:
     between_zero_and_one("tol", tol, or_zero=True)
     whole_number("max_iter", max_iter, least=0, optional=True)
     flag("progress", progress)
     if callback is not None and not callable(callback):
         raise ArgumentError(f"callback must be callable; got {type(callback).__name__}.")
+    if not is_number(memory_budget) or not memory_budget > 0:
+        raise ArgumentError(f"memory_budget must be a positive number of bytes; got {shown(memory_budget)}.")
+    if not is_number(checkpoint_seconds) or not checkpoint_seconds >= 0:
+        raise ArgumentError(f"checkpoint_seconds must be a number of at least 0; got {shown(checkpoint_seconds)}.")

@@ -77,6 +77,21 @@ def test_any_q_is_below_the_evidence_also_with_missing_rows(rows):
     assert fmx.log_evidence(model, masked) == pytest.approx(evidence, abs=1e-10)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_missing_row_is_one_that_is_not_there(seed):
+    """Also where all of its bound goes to one parent, and ``a`` is beyond the range of numbers at the others."""
+    rng = np.random.default_rng(seed)
+    W, b = rng.standard_normal((14, 5)) * (rng.random((14, 5)) < 0.6), 0.3 * rng.standard_normal(14)
+    x = rng.poisson(2, 14).astype(float)
+    keep = np.arange(14) != 2
+    prior = fmx.Prior(fmx.Bernoulli())
+    masked = fmx.infer(fmx.DEF(fmx.Layer(fmx.Poisson(), W, b), prior=prior), np.where(keep, x, np.nan))
+    smaller = fmx.infer(fmx.DEF(fmx.Layer(fmx.Poisson(), W[keep], b[keep]), prior=prior), x[keep])
+    assert masked.converged
+    assert smaller.converged
+    assert masked.objective == pytest.approx(smaller.objective, abs=1e-8)
+
+
 def test_gaussian_rows_reach_the_best_of_coordinate_ascent():
     """In at least 95 % of generated models; ``python -m benchmarks latents`` does 200 and states the shortfall."""
     rng = np.random.default_rng(1)

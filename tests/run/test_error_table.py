@@ -136,6 +136,10 @@ TABLE = {
         lambda: fmx.infer(latent(fmx.Gaussian(1.0), fmx.Bernoulli()), X, init=[0.5, 1.5]),
         "probabilities of init must lie between 0 and 1",
     ),
+    "init of binary latents below 0": (
+        lambda: fmx.infer(latent(fmx.Gaussian(1.0), fmx.Bernoulli()), X, init=[0.5, -1.0]),
+        "probabilities of init must lie between 0 and 1; got -1.0",
+    ),
     "init of a prior's family": (
         lambda: fmx.infer(latent(fmx.Gaussian(1.0), fmx.Laplace()), X, init=(np.zeros(2), np.ones(2))),
         "init must be from a Result for Laplace",
@@ -262,6 +266,19 @@ TABLE = {
     "progress": (lambda: fmx.infer(model(), X, progress="yes"), "progress must be True or False; got 'yes'"),
     "memory_budget": (lambda: fmx.infer(model(), X, memory_budget=True), "memory_budget must be .* got True"),
     "memory_budget NaN": (lambda: fmx.infer(model(), X, memory_budget=np.nan), "memory_budget must be .* got nan"),
+    "full engine": (lambda: fmx.infer(model(), X, covariance="full", engine="fast"), "engine must be one of"),
+    "full memory_budget": (
+        lambda: fmx.infer(model(), X, covariance="full", memory_budget=-1),
+        "memory_budget must be .* got -1",
+    ),
+    "full objective": (
+        lambda: fmx.infer(model(), X, covariance="full", objective="fm"),
+        "objective must be 'auto' or 'elbo' with covariance='full' .* got 'fm'",
+    ),
+    "checkpoint_seconds": (
+        lambda: fmx.infer(model(), X, checkpoint_seconds=-1),
+        "checkpoint_seconds must be a number of at least 0; got -1",
+    ),
     "elbo model": (lambda: fmx.elbo(W, X, None), "model must be a forestmix.DEF; got ndarray"),
     "gap model": (lambda: fmx.gap(None, X, None), "model must be a forestmix.DEF; got NoneType"),
     "evidence model": (lambda: fmx.log_evidence("m", X), "model must be a forestmix.DEF; got str"),

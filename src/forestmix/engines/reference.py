@@ -15,9 +15,10 @@ from typing import Any
 
 import array_api_compat
 
+from forestmix.arrays import total
 from forestmix.engines.products import Products, Three, needed_by_rows, spread_of_rows, wanted_of_rows
 from forestmix.engines.protocol import Capability, Moments, RowTerms, Spread, Statistics, Want
-from forestmix.engines.rows import double, expected_terms, row_data
+from forestmix.engines.rows import expected_terms, row_data
 from forestmix.families.expectations import quiet
 from forestmix.model import Layer, Observations
 from forestmix.weights.base import Weights
@@ -55,7 +56,7 @@ class ReferenceEngine:
         log_likelihood, *found = expected_terms(rows, eta, spread)
         error, kappa = (xp.astype(term, eta.dtype) for term in found)
         size = xp.abs(log_likelihood) + xp.abs(error) * (xp.abs(eta) + xp.abs(rows.bias))
-        return _total(xp, log_likelihood), _total(xp, size), RowTerms(eta, error, kappa)
+        return total(log_likelihood), total(size), RowTerms(eta, error, kappa)
 
     @quiet
     def curvatures(self, layer: Layer, kappa: Any, sd: Any, want: Want) -> tuple[Any, Any]:
@@ -71,7 +72,7 @@ class ReferenceEngine:
         products, xp = self.products(layer.weights, p.shape[0]), array_api_compat.array_namespace(p)
         image = products.project(Three(p, None, None)).plain
         weighted = xp.astype(kappa * image, image.dtype, copy=False)
-        return products.collect(Three(weighted, None, None)).plain, _total(xp, image * weighted)
+        return products.collect(Three(weighted, None, None)).plain, total(image * weighted)
 
 
 def forest_mixture_spread(weights: Any, sd: Any) -> Any:
@@ -88,8 +89,3 @@ def forest_mixture_spread(weights: Any, sd: Any) -> Any:
 def mean_field_spread(weights: Any, sd: Any) -> Any:
     """Return ``sqrt(sum_j w_ij^2 sigma_j^2)``, (N or 1, n): the standard deviation of ``eta_i`` under q."""
     return weights.square().forward(sd * sd) ** 0.5
-
-
-def _total(xp: Any, terms: Any) -> Any:
-    """Return the sum over rows in double precision."""
-    return xp.sum(terms, axis=-1, dtype=double(xp, array_api_compat.device(terms)))

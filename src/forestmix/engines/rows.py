@@ -10,7 +10,7 @@ from typing import Any
 import array_api_compat
 import numpy as np
 
-from forestmix.arrays import Array
+from forestmix.arrays import Array, double
 from forestmix.errors import ArgumentError
 from forestmix.families import row_terms
 from forestmix.families.by_kind import ByKind, by_kind, columns, of_each_kind
@@ -115,8 +115,3 @@ def curvature_slopes(rows: RowData, eta: Any, spread: Any) -> tuple[Any, Any]:
     """Return ``E a'''`` and ``E a''''`` of each row at ``eta ~ N(eta, spread^2)``, (N, n); 0 where x is missing."""
     third, fourth = rows.of_each_kind(row_terms.curvature_slopes, eta, spread)
     return third, fourth
-
-
-def double(xp: Any, device: Any) -> Any:
-    """Return float64, or float32 for a library or device that has no other."""
-    return xp.__array_namespace_info__().dtypes(device=device, kind="real floating").get("float64", xp.float32)

@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from forestmix.arrays import Array, host
+from forestmix.arrays import Array, form, host
 from forestmix.inference import direct
-from forestmix.inference.base import Accelerator, Proposal
+from forestmix.inference.base import Proposal, Steps
 from forestmix.problem.conjugate import ConjugateDirections
 from forestmix.problem.points import CarriedPoint
-from forestmix.problem.sums import form
 
 #: After this many steps objective and gradient are computed anew from the means, so that rounding does not build up;
 #: where W is small, after each.
@@ -30,7 +29,7 @@ SMALL = 2**18
 SHRUNK = 1e3
 
 
-class ConjugateSteps(Accelerator):
+class ConjugateSteps(Steps):
     """Conjugate directions of each observation, and the variances, which are solved beforehand.
 
     ``information`` is what the rows add to the precision at these variances; ``inverse`` that of the matrix's diagonal,

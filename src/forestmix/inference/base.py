@@ -62,8 +62,8 @@ class Memory:
         vars(self).update(state)
 
 
-class Accelerator(Memory, ABC):
-    """A memory that makes proposals of its own, and knows safer steps than those that were refused."""
+class Steps(Memory, ABC):
+    """A memory that makes the proposals, and knows safer steps than those that were refused."""
 
     @abstractmethod
     def propose(self, problem: Any, point: Any) -> Proposal:

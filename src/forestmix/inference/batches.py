@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from reprlib import repr as shown
 from typing import Any
 
 import numpy as np
 
 from forestmix.arrays import Array
-from forestmix.checks import is_number
-from forestmix.errors import ArgumentError
+from forestmix.inference import direct
 from forestmix.inference.loop import Outcome
 from forestmix.inference.status import Trace
 from forestmix.model import DEF, Observations
@@ -19,8 +17,6 @@ from forestmix.model import DEF, Observations
 DEFAULT_MEMORY_BUDGET = 2**30
 #: Work arrays of a run, for each observation: in units of its x and of its latents. Newton's metric takes most of it.
 ROW_ARRAYS, LATENT_ARRAYS = 12, 60
-#: Latents or rows up to which a factor of their matrix may be made.
-LARGEST_FACTOR = 5000
 
 
 def parts_of_batch(model: DEF, data: Observations, memory_budget: float) -> list[Array]:
@@ -30,8 +26,6 @@ def parts_of_batch(model: DEF, data: Observations, memory_budget: float) -> list
     they go together: with others among them none could be solved by a factor of it, and each would end elsewhere than
     by itself.
     """
-    if not is_number(memory_budget) or not memory_budget > 0:
-        raise ArgumentError(f"memory_budget must be a positive number of bytes; got {shown(memory_budget)}.")
     each, count = model.dtype.itemsize * (ROW_ARRAYS * model.n_observed + LATENT_ARRAYS * model.n_latent), len(data.x)
     most = count if memory_budget >= each * count else max(1, int(memory_budget // each))
     return [part for group in _alike(model, data) for part in np.array_split(group, -(-len(group) // most))]
@@ -45,7 +39,7 @@ def _alike(model: DEF, data: Observations) -> list[Array]:
         return [np.arange(len(data.x))]
     there = np.ones((len(data.x), 1)) if observed is None else observed
     told: Any = there * np.asarray(below.case_weights) if own_weights else there
-    if min(model.n_observed, model.n_latent) > LARGEST_FACTOR:
+    if min(model.n_observed, model.n_latent) > direct.LARGEST:
         # There is no factor to share: what is complete goes together, and so does the rest.
         told = np.all(there, axis=1, keepdims=True)
     _, pattern = np.unique(told, axis=0, return_inverse=True)

@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 
 from forestmix.arrays import Array, host
-from forestmix.checks import is_number
 from forestmix.errors import ArgumentError
 from forestmix.inference.status import Status
 from forestmix.model import DEF, Observations
@@ -60,8 +59,6 @@ class Checkpoint(NoCheckpoint):
     def __init__(self, path: Any, seconds: float, model: DEF, data: Observations, algorithm: Any) -> None:
         if not isinstance(path, str | os.PathLike) or not Path(path).absolute().parent.is_dir():
             raise ArgumentError(f"checkpoint must be a path in a folder that exists; got {shown(path)}.")
-        if not is_number(seconds) or not seconds >= 0:
-            raise ArgumentError(f"checkpoint_seconds must be a number of at least 0; got {shown(seconds)}.")
         if any(layer.weights.on_device for layer in model.layers):
             raise ArgumentError("checkpoint must be None for W in an array of another library.")
         self.path, self.seconds, self.written = Path(path), seconds, time.monotonic()

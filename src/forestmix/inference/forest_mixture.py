@@ -13,10 +13,10 @@ from forestmix.checks import one_of
 from forestmix.engines.protocol import Capability, Engine, require
 from forestmix.errors import ArgumentError
 from forestmix.inference.accelerate import ConjugateSteps
-from forestmix.inference.backtracking import plain_retreats, step_sets
-from forestmix.inference.base import Accelerator, Algorithm, Memory, Proposal, choose_objective
+from forestmix.inference.base import Algorithm, Proposal, Steps, choose_objective
 from forestmix.inference.metric import newton
 from forestmix.inference.newton import TiltedNewton
+from forestmix.inference.plain import GroupSteps, PlainSteps
 from forestmix.inference.workers import WorkerSteps, check_workers
 from forestmix.model import DEF, Observations
 from forestmix.partition import Partition, check_groups
@@ -24,11 +24,10 @@ from forestmix.problem.base import SCHEDULES, Acceleration, Problem
 from forestmix.problem.make import make_problem
 
 #: The accelerator for each kind of steps that a problem allows, from a start and by a method.
-ACCELERATORS: dict[Acceleration, Callable[[Any, Any, str], Memory]] = {
+ACCELERATORS: dict[Acceleration, Callable[[Any, Any, str], Steps]] = {
     Acceleration.CONJUGATE: ConjugateSteps,
     Acceleration.NEWTON: newton,
     Acceleration.TILTED: lambda problem, point, method: TiltedNewton(len(point.objective)),
-    Acceleration.NONE: lambda problem, point, method: Memory(),
 }
 
 
@@ -89,28 +88,21 @@ class ForestMixture(Algorithm):
         both = groups is None and (self.accelerated == (choose_objective(self.objective) == "fm"))
         return make_problem(model, data, engine, self.objective, groups, both=both)
 
-    def start(self, problem: Problem, point: Any) -> Memory:
-        """Return the accelerator's memory, or that of the workers; plain steps and groups have none."""
+    def start(self, problem: Problem, point: Any) -> Steps:
+        """Return the steps of the workers, of the groups, plain ones, or those of an accelerator."""
         if self.workers is not None:
             return WorkerSteps.at(problem, self.workers)
-        if not self.accelerated:
-            return Memory()
+        if self.groups is not None:
+            return GroupSteps(Partition.of("groups", self.groups, problem.size))
+        if not self.accelerated or problem.acceleration is Acceleration.NONE:
+            return PlainSteps(self.schedule)
         method = self.accelerate if isinstance(self.accelerate, str) else "auto"
         return ACCELERATORS[problem.acceleration](problem, point, method)
 
-    def propose(self, problem: Problem, point: Any, memory: Memory) -> Proposal:
-        """Make one parallel step over all latents, or one for each group (paper, Algorithm 1)."""
-        if isinstance(memory, Accelerator):
-            return memory.propose(problem, point)
-        if self.groups is not None:
-            groups = Partition.of("groups", self.groups, problem.size)
-            return Proposal(problem.sweep(point, groups, surrogate=True), len(groups.sizes), problem.size)
-        q, steps = step_sets(problem, point, self.schedule)
-        return Proposal(q, steps, problem.size)
+    def propose(self, problem: Problem, point: Any, memory: Steps) -> Proposal:
+        """Make the next step."""
+        return memory.propose(problem, point)
 
-    def retreats(self, problem: Problem, point: Any, memory: Memory) -> Iterator[Any]:
-        """Yield what the accelerator holds safer, or shorter plain steps; those of Gaussian rows need none."""
-        if isinstance(memory, Accelerator):
-            yield from memory.retreats(problem, point)
-        elif problem.acceleration is Acceleration.NEWTON:
-            yield from plain_retreats(problem, point)
+    def retreats(self, problem: Problem, point: Any, memory: Steps) -> Iterator[Any]:
+        """Yield what these steps hold safer."""
+        return memory.retreats(problem, point)

@@ -12,6 +12,13 @@ from forestmix.inference.base import Algorithm, Memory, Proposal
 from forestmix.partition import Partition, check_groups
 
 
+class Blocks(Memory):
+    """The blocks of a run."""
+
+    def __init__(self, blocks: Partition) -> None:
+        self.blocks = blocks
+
+
 @dataclass(frozen=True)
 class Hogwild(Algorithm):
     """Exact coordinate updates inside every block, the blocks side by side on threads.
@@ -39,16 +46,14 @@ class Hogwild(Algorithm):
             check_groups("blocks", self.blocks)
         flag("synchronous", self.synchronous)
 
-    def start(self, problem: Any, point: Any) -> Memory:
-        """Nothing is carried along."""
-        return Memory()
+    def start(self, problem: Any, point: Any) -> Blocks:
+        """Return the blocks, which are read once."""
+        if not isinstance(self.blocks, int | np.integer):
+            return Blocks(Partition.of("blocks", self.blocks, problem.size))
+        count = min(int(self.blocks), problem.size)
+        return Blocks(Partition.from_lists(np.array_split(np.arange(problem.size), count)))
 
-    def propose(self, problem: Any, point: Any, memory: Memory) -> Proposal:
+    def propose(self, problem: Any, point: Any, memory: Blocks) -> Proposal:
         """Sweep every block once."""
-        if isinstance(self.blocks, int | np.integer):
-            count = min(int(self.blocks), problem.size)
-            blocks = Partition.from_lists(np.array_split(np.arange(problem.size), count))
-        else:
-            blocks = Partition.of("blocks", self.blocks, problem.size)
-        q = problem.sweep_blocks(point, blocks, synchronous=bool(self.synchronous))
-        return Proposal(q, int(blocks.sizes.max()), problem.size)
+        q = problem.sweep_blocks(point, memory.blocks, synchronous=bool(self.synchronous))
+        return Proposal(q, int(memory.blocks.sizes.max()), problem.size)

@@ -10,7 +10,6 @@ import numpy as np
 
 from forestmix.arrays import Array, host
 from forestmix.clock import WorkClock
-from forestmix.inference.backtracking import fell
 from forestmix.inference.base import Algorithm
 from forestmix.inference.checkpoint import NoCheckpoint
 from forestmix.inference.progress import NoProgress
@@ -246,3 +245,11 @@ class Run:
         objective, norm, mean, sd = (part[0].copy() if self.single else part.copy() for part in parts)
         info = Iteration(self.iteration, self.step, self.sweeps, objective, norm, seconds, mean, sd)
         return self.callback(info) is True
+
+
+def fell(old: Any, new: Any) -> Array:
+    """Return where the objective fell by more than rounding, (N,); NaN is a fall.
+
+    A rise that rounding may have made is no gain either, so the larger rounding of the two counts.
+    """
+    return ~(new.objective - np.maximum(new.rounding, old.rounding) >= old.objective - 2 * old.rounding)

@@ -21,8 +21,8 @@ import array_api_compat
 import numpy as np
 
 from forestmix.arrays import Array, host
-from forestmix.inference.backtracking import plain_retreats, step_sets
-from forestmix.inference.base import Accelerator, Proposal
+from forestmix.inference.base import Proposal, Steps
+from forestmix.inference.plain import plain_retreats, step_sets
 from forestmix.partition import Partition
 from forestmix.problem.latent import LatentProblem
 from forestmix.problem.newton_system import NewtonStep, newton_step
@@ -45,7 +45,7 @@ EASE, DAMP = 0.1, 8.0
 LEAST_DAMPING = 1e-16
 
 
-class Newton(Accelerator):
+class Newton(Steps):
     """Newton steps, each as long as does not lower the objective."""
 
     def __init__(self) -> None:

@@ -2,7 +2,7 @@
 
 A sweep visits every latent once, in groups. The groups are updated one after another, each being one parallel step; the
 members of a group are updated at once. All latents at once is the schedule with nothing to keep track of
-(``backtracking.step_sets``).
+(``plain.step_sets``).
 """
 
 from __future__ import annotations

@@ -31,8 +31,8 @@ from forestmix.engines.products import Products, Three
 from forestmix.engines.protocol import PriorMoments
 from forestmix.errors import ArgumentError
 from forestmix.families import Gaussian
-from forestmix.inference.backtracking import plain_retreats
-from forestmix.inference.base import Accelerator, Proposal
+from forestmix.inference.base import Proposal, Steps
+from forestmix.inference.plain import plain_retreats
 from forestmix.latents import GaussianFactors
 from forestmix.model import Layer
 from forestmix.problem.conjugate import conjugate_gradients
@@ -45,7 +45,7 @@ TURNS = 4
 LOCAL_STEPS, FORCING = 8, 0.01
 
 
-class WorkerSteps(Accelerator):
+class WorkerSteps(Steps):
     """Turns of all workers; ``stale`` until the objective falls, and ``fallen`` once it has."""
 
     def __init__(self, stale: bool) -> None:

@@ -109,18 +109,14 @@ class Factors(Batch, ABC):
     def tilted(cls, family: Any, eta: Array, H: Array, h: Array) -> Self:
         """Return ``q(y) ∝ p(y | eta) exp(-H y^2 / 2 + h y)``, the form that Gaussian rows give every factor."""
 
-    @abstractmethod
-    def tilt(self, family: Any, eta: Array, H: Array) -> Array:
-        """Return the h of ``tilted`` that gave these factors."""
-
     @classmethod
     def largest_tilt(cls, eta: Array, H: Array, centre: Array) -> Array:
         """Return the largest h that a search for a mean between ``centre`` and the prior's need try; here any."""
         return np.full(np.shape(centre), np.inf)
 
+    @abstractmethod
     def pull(self, family: Any, eta: Array, H: Array) -> Array:
-        """Return ``tilt - H mean``, the slope of ``KL + H variance / 2`` in the mean, without what cancels."""
-        return self.tilt(family, eta, H) - H * self.mean
+        """Return ``h - H mean`` with the h of ``tilted``: the slope of ``KL + H variance / 2`` in the mean."""
 
     @abstractmethod
     def relative_entropy(self, family: Any, eta: Array) -> Array:

@@ -50,9 +50,9 @@ class BernoulliFactors(Factors):
         """``log q_j(y)`` for y = 0 and 1, (N, m, 2)."""
         return np.stack([-np.logaddexp(0, self.logit), -np.logaddexp(0, -self.logit)], axis=-1)
 
-    def tilt(self, family: Bernoulli, eta: Array, H: Array) -> Array:
-        """Return ``logit - eta + H / 2``."""
-        return self.logit - eta + 0.5 * H
+    def pull(self, family: Bernoulli, eta: Array, H: Array) -> Array:
+        """Return ``logit - eta + H (1 / 2 - mean)``."""
+        return self.logit - eta + H * (0.5 - self.mean)
 
     def relative_entropy(self, family: Bernoulli, eta: Array) -> Array:
         """Return the divergence of two coins."""

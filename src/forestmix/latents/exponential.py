@@ -114,12 +114,8 @@ class ExponentialFactors(Factors):
             exponent = np.where(self.exponential, -u, np.where(t < 0, around_mode, around_cut))
             return np.where(np.asarray(y) < 0, 0.0, np.exp(exponent) / self.scale)
 
-    def tilt(self, family: Exponential, eta: Array, H: Array) -> Array:
-        """Return ``h + rate``, without the prior's part."""
-        return self.h + family.rate
-
     def pull(self, family: Exponential, eta: Array, H: Array) -> Array:
-        """Return ``rate + h - H mean``."""
+        """Return ``rate + h - H mean``, where the h of these factors has the prior's part, -rate."""
         return family.rate.astype(np.float64) + self.slope
 
     def relative_entropy(self, family: Exponential, eta: Array) -> Array:

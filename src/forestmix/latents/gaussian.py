@@ -28,10 +28,9 @@ class GaussianFactors(Factors):
         precision = family.sd.astype(np.float64) ** -2.0 + H
         return cls((eta * family.sd.astype(np.float64) ** -2.0 + h) / precision, precision**-0.5)
 
-    def tilt(self, family: Gaussian, eta: Array, H: Array) -> Array:
-        """Return ``mean (1 / sd^2 + H) - eta / sd^2``."""
-        precision = family.sd.astype(np.float64) ** -2.0
-        return self.mean * (precision + H) - eta * precision
+    def pull(self, family: Gaussian, eta: Array, H: Array) -> Array:
+        """Return ``(mean - eta) / sd^2``."""
+        return (self.mean - eta) * family.sd.astype(np.float64) ** -2.0
 
     def relative_entropy(self, family: Gaussian, eta: Array) -> Array:
         """Return ``(mean - eta)^2 / (2 s^2) + (v - 1 - log v) / 2`` with ``v = sd^2 / s^2``."""

@@ -66,10 +66,6 @@ class LaplaceFactors(Factors):
         within = np.hypot(np.sqrt(self.above) * up.sd, np.sqrt(self.below) * down.sd)
         return np.hypot(within, np.sqrt(self.above * self.below) * (up.mean + down.mean))
 
-    def tilt(self, family: Laplace, eta: Array, H: Array) -> Array:
-        """Return the tilt of y, not of its distance from the location."""
-        return self.h + H * self.location
-
     def pull(self, family: Laplace, eta: Array, H: Array) -> Array:
         """Return the rate and ``h - H mean`` of each side, with its sign."""
         up, down = self.sides

@@ -80,9 +80,9 @@ class PoissonFactors(Factors):
         """The square root of the variance, which is summed around the mean."""
         return np.sqrt(np.sum(self.probabilities * (self.values - self.mean[..., None]) ** 2, axis=-1))
 
-    def tilt(self, family: Poisson, eta: Array, H: Array) -> Array:
-        """Return ``log q(1) - log q(0) - eta + H / 2``."""
-        return self.log_table[..., 1] - self.log_table[..., 0] - eta + 0.5 * H
+    def pull(self, family: Poisson, eta: Array, H: Array) -> Array:
+        """Return ``log q(1) - log q(0) - eta + H (1 / 2 - mean)``."""
+        return self.log_table[..., 1] - self.log_table[..., 0] - eta + H * (0.5 - self.mean)
 
     def relative_entropy(self, family: Poisson, eta: Array) -> Array:
         """Return ``sum_y q(y) (log q(y) - y eta + log y!) + exp(eta)``."""

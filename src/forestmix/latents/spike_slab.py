@@ -59,11 +59,6 @@ class SpikeSlabFactors(Factors):
         between = np.sqrt(scipy.special.expit(-self.logit)) * self.slab_mean
         return np.sqrt(self.inclusion) * np.hypot(self.slab_sd, between)
 
-    def tilt(self, family: SpikeSlab, eta: Array, H: Array) -> Array:
-        """Return ``P slab_mean - eta / sd^2``."""
-        precision = family.sd.astype(np.float64) ** -2.0
-        return self.slab_mean * (H + precision) - eta * precision
-
     def pull(self, family: SpikeSlab, eta: Array, H: Array) -> Array:
         """Return ``H (1 - inclusion) slab_mean + (slab_mean - eta) / sd^2``."""
         spike = scipy.special.expit(-self.logit)

@@ -32,9 +32,9 @@ from forestmix.posterior.course import fallen
 from forestmix.posterior.factor import BlockFactor
 from forestmix.posterior.full_newton import FEW_ROWS, LIKELY, Point, curvature_gain, decrement_of, newton_step
 from forestmix.posterior.journal import Climb, Exact, Fits, Journal, Place
-from forestmix.posterior.newton import longest_step
 from forestmix.posterior.remainder import Remainder, remainder
 from forestmix.posterior.system import distinct_rows
+from forestmix.problem.backtracking import longest_step
 
 #: What the ELBO may still gain, in nats, when a run has converged: means are then within 2e-5 posterior sds.
 TOLERANCE = 1e-10

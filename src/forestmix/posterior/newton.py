@@ -14,13 +14,14 @@ posterior mean. With no spread they are modes (``laplace.py``).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from forestmix.arrays import Array
 from forestmix.posterior.covariance import CovarianceBatch
 from forestmix.posterior.system import LatentSystem
+from forestmix.problem.backtracking import longest_step
 
 #: Steps at most, and halvings of one.
 STEPS, HALVINGS = 100, 60
@@ -87,6 +88,7 @@ def _risen(
         lambda rho: place_at(system, here.mean + rho * step, variance),
         lambda there, _: ((there.value >= least) | ~active)[:, None],
         np.ones((len(here.mean), 1)),
+        HALVINGS,
     )
     return there, risen[:, 0]
 
@@ -103,27 +105,3 @@ def corrected_means(system: LatentSystem, mean: Array, covariance: CovarianceBat
         lambda step, _: np.max(np.abs(step) / sd, axis=1) <= ENOUGH,
     )  # fmt: skip
     return found.mean
-
-
-def longest_step(
-    at: Callable[[Any], Any], accepted: Callable[[Any, Any], Any], rho: Any, halvings: int = HALVINGS
-) -> tuple[Any, Any, Any]:
-    """Return the point after the longest of a step, a half, a quarter ... of it that is accepted.
-
-    Args:
-        at: gives the point after a step of length rho, a number or one for each observation.
-        accepted: whether a point after such a length is taken.
-        rho: the first length.
-        halvings: lengths that are tried.
-
-    Returns:
-        The last point, its length, and where it was accepted.
-
-    """
-    for _ in range(halvings):
-        point = at(rho)
-        found = np.asarray(accepted(point, rho))
-        if found.all():
-            break
-        rho = np.where(found, rho, 0.5 * rho)
-    return point, rho, found

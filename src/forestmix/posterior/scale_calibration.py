@@ -17,7 +17,7 @@ import numpy as np
 import scipy
 
 from forestmix.arrays import Array
-from forestmix.posterior.newton import longest_step
+from forestmix.problem.backtracking import longest_step
 
 #: Steps of Newton's method, halvings of one, and the gain at which it ends.
 STEPS, HALVINGS, GAIN = 50, 20, 1e-12

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 import array_api_compat
 
-from forestmix.arrays import Array
-from forestmix.problem.sums import inner
+from forestmix.arrays import Array, inner
 
 Product = Callable[[Any], tuple[Any, Any]]
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import array_api_compat
 import numpy as np
 
-from forestmix.arrays import Array, host
+from forestmix.arrays import Array, form, host, inner, rms, total
 from forestmix.engines.protocol import Capability, Engine, PriorMoments, RowTerms, Spread, SweepStart, Want, require
 from forestmix.engines.reference import forest_mixture_spread, mean_field_spread
 from forestmix.engines.rows import row_data
@@ -24,7 +24,6 @@ from forestmix.problem.given import as_layers
 from forestmix.problem.grouped import Grouped
 from forestmix.problem.points import GaussianPoint
 from forestmix.problem.start import gaussian_start, placed
-from forestmix.problem.sums import form, inner, rms, total
 from forestmix.problem.updates import forest_mixture_update, part_way
 
 #: How many units of rounding are left of the relative errors of the variances.

@@ -54,8 +54,9 @@ def _layer_factors(name: str, entry: Any, family: Any, shape: tuple[int, int], d
         return _checked_factors(name, entry.factors, kind, shape)
     if kind is BernoulliFactors:
         probability = batch_of_latents(f"probabilities of {name}", entry, shape, dtype).astype(np.float64)
-        if ((probability < 0) | (probability > 1)).any():
-            raise ArgumentError(f"probabilities of {name} must lie between 0 and 1; got {probability.max()}.")
+        wrong = probability[(probability < 0) | (probability > 1)]
+        if wrong.size:
+            raise ArgumentError(f"probabilities of {name} must lie between 0 and 1; got {wrong[0]}.")
         # A start at exactly 0 or 1 could never be left again.
         return BernoulliFactors(scipy.special.logit(np.clip(probability, 1e-12, 1 - 1e-12))).expanded(shape[0])
     if kind is not GaussianFactors:

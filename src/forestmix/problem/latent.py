@@ -128,7 +128,7 @@ class LatentProblem(Problem):
     def _typical_weight(self) -> Array:
         """The root mean square of each row of W, (1, n)."""
         m = self.model.latent_sizes[0]
-        return np.sqrt(self.interfaces[0].squared.forward(np.full((1, m), 1 / m)).astype(np.float64))
+        return np.sqrt(self.interfaces[0].layer.weights.square().forward(np.full((1, m), 1 / m)).astype(np.float64))
 
     def distance(self, point: LatentPoint, *, exactly: bool) -> Array:
         """Return how far the optimum is by Newton's equations, in posterior standard deviations, (N,).
@@ -158,7 +158,7 @@ class LatentProblem(Problem):
         if self.acceleration is Acceleration.NONE:
             return least
         rows, q = self.interfaces[0], point.q.layers[0]
-        slope = rows.absolute.adjoint(rows.kappa * self._row_sizes(point.q)).astype(np.float64)
+        slope = abs(rows.layer.weights).adjoint(rows.kappa * self._row_sizes(point.q)).astype(np.float64)
         own = np.divide(np.abs(q.mean) + np.abs(getattr(q, "location", 0.0)), q.sd, out=0 * slope, where=q.sd > 0)
         moves = own + q.sd * slope
         return np.maximum(least, unit * np.sqrt(inner(moves, moves) / self.size))
@@ -167,19 +167,18 @@ class LatentProblem(Problem):
         """Return how far each latent would still move by itself, in its standard deviations: root mean squares, (N,).
 
         A factor that is all but certain is measured by what it would become; counts that are certain of different
-        values are very far apart. For Gaussian latents the relative error of the variance counts too, as in a model
-        with one layer.
+        values are very far apart. For Gaussian latents the relative errors of the variances count too where they are
+        larger, as in a model with one layer.
         """
-        squares = np.zeros(len(point.objective))
+        moves, ratios = np.zeros((2, len(point.objective)))
         for k, q in enumerate(point.q.layers):
             goal = self.interfaces[k].target(*self._around(point.q, k))
             sd = np.maximum(q.sd, np.maximum(goal.sd, np.finfo(np.float64).eps if q.discrete else 0.0))
             move = np.divide(goal.mean - q.mean, sd, out=np.zeros(q.mean.shape), where=sd > 0)
-            squares += np.sum(move**2, axis=1)
+            moves += np.sum(move**2, axis=1)
             if isinstance(q, GaussianFactors):
-                ratio = np.broadcast_to((q.sd / goal.sd) ** 2 - 1, q.mean.shape)
-                squares = np.maximum(squares, np.sum(ratio**2, axis=1))
-        return np.sqrt(squares / self.size)
+                ratios += np.sum(np.broadcast_to((q.sd / goal.sd) ** 2 - 1, q.mean.shape) ** 2, axis=1)
+        return np.sqrt(np.maximum(moves, ratios) / self.size)
 
     def check_range(self, start: LatentPoint) -> None:
         """Raise where the bound is beyond the range of numbers."""

@@ -28,10 +28,9 @@ import array_api_compat
 import numpy as np
 import scipy
 
-from forestmix.arrays import Array, host, inner
+from forestmix.arrays import Array, form, host, inner
 from forestmix.engines.rows import curvature_slopes
 from forestmix.problem.conjugate import conjugate_gradients, dot
-from forestmix.problem.sums import form
 from forestmix.weights.gram import OrthogonalFactor
 
 #: Multiplications that a factored step may take, for all observations: a fraction of a second.

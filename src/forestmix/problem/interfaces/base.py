@@ -14,16 +14,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from copy import copy
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from forestmix.arrays import Array, total
+from forestmix.engines.protocol import Want
+from forestmix.engines.reference import ReferenceEngine
 from forestmix.errors import ArgumentError
 from forestmix.latents import Batch, Factors
 from forestmix.model import Layer
-from forestmix.weights import Weights
 
 
 @dataclass(frozen=True)
@@ -58,15 +58,14 @@ class Interface(ABC):
         chosen.observed = None if self.observed is None else self.observed[keep]
         return chosen
 
-    @cached_property
-    def absolute(self) -> Weights:
-        """The weights |W|."""
-        return abs(self.layer.weights)
+    def majorant(self, kappa: Array, sd: Array) -> Array:
+        """Return ``D_j = (1 / sd_j) sum_i |w_ij| s_i kappa_i``, which serves all parents at once (paper, Theorem 2)."""
+        found = ReferenceEngine().curvatures(self.layer, kappa, sd, Want.CURVATURE)[0]
+        return found.astype(np.float64) / sd
 
-    @cached_property
-    def squared(self) -> Weights:
-        """The weights W∘W."""
-        return self.layer.weights.square()
+    def exact_information(self, kappa: Array) -> Array:
+        """Return ``H_j = sum_i w_ij^2 kappa_i``, which serves one parent by itself."""
+        return self.layer.weights.square().adjoint(kappa).astype(np.float64)
 
     def eta(self, parents: Factors) -> Array:
         """Return ``m_i``, the mean of the natural parameter of each row, (N, n); the factors remember it."""

@@ -116,16 +116,17 @@ class CountParents(Interface):
     def target(self, seen: Array, parents: Factors, auxiliary: RowAuxiliary, above: Above) -> Factors:
         """Return the maximiser of the bound in each parent, which with the auxiliary parameters held is exact."""
         entries = self.entries
-        statistic = (self.masked(self.layer.family.statistic(seen)) + np.zeros((len(parents.mean), 1)))[:, entries.row]
-        there = self.masked(np.ones((1, self.layer.size)))[:, entries.row]
+        statistic = np.broadcast_to(self.layer.family.statistic(seen), (len(parents.mean), self.layer.size))
+        statistic, there = statistic[:, entries.row], True if self.observed is None else self.observed[:, entries.row]
         a = log_partition(self.family.without_data(entries.weight), 0)
 
         def table(values: Array) -> Array:
             columns = []
             for y in values:
                 inside = (auxiliary.c + entries.weight * y) / auxiliary.epsilon
-                told = statistic * entries.weight * y - there * auxiliary.epsilon * a(inside)
-                columns.append(entries.sum_columns(told) + y * above.eta)
+                told = statistic * entries.weight * y - auxiliary.epsilon * a(inside)
+                # A missing row says nothing, also where its ``a`` is beyond the range of numbers.
+                columns.append(entries.sum_columns(np.where(there, told, 0.0)) + y * above.eta)
             return np.stack(columns, axis=-1)
 
         return self.kind.from_table(log_weights(self.kind, table))  # type: ignore[attr-defined]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from forestmix.arrays import Array
+from forestmix.engines.reference import forest_mixture_spread, mean_field_spread
 from forestmix.latents import Factors, GaussianFactors
 from forestmix.problem.interfaces.base import Above, Interface
 from forestmix.problem.updates import forest_mixture_update
@@ -18,9 +19,8 @@ class GaussianParents(Interface):
 
     def spread(self, parents: Factors) -> Array:
         """Return the row spread ``r_i`` that enters the objective."""
-        if self.objective == "elbo":
-            return np.sqrt(self.squared.forward(parents.variance).astype(np.float64))
-        return self.absolute.forward(parents.sd).astype(np.float64)
+        spread = mean_field_spread if self.objective == "elbo" else forest_mixture_spread
+        return np.asarray(spread(self.layer.weights, parents.sd), np.float64)
 
     def excess(self, parents: Factors, auxiliary: None) -> Array:
         """Return ``E a(m_i + r_i z) - a(m_i)``."""
@@ -42,7 +42,7 @@ class GaussianParents(Interface):
         prior = above.family.sd.astype(np.float64) ** -2.0
         gradient = self.layer.weights.adjoint(error) - prior * (parents.mean - above.eta)
         sd = np.broadcast_to(parents.sd, parents.mean.shape)
-        D = self.absolute.adjoint(self.absolute.forward(sd) * kappa) / sd
-        information = D if self.objective == "fm" else self.squared.adjoint(kappa)
+        D = self.majorant(kappa, sd)
+        information = D if self.objective == "fm" else self.exact_information(kappa)
         curvature = information if alone else D
         return GaussianFactors(*forest_mixture_update(parents.mean, gradient, prior, curvature, information))

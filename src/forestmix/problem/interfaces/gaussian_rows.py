@@ -53,9 +53,7 @@ class GaussianRows(Interface):
     @cached_property
     def information(self) -> tuple[Array, Array]:
         """``H`` and ``D`` of every parent."""
-        kappa, ones = self.kappa, np.ones(self.layer.n_parents)
-        H = self.squared.adjoint(kappa).astype(np.float64)
-        return H, self.absolute.adjoint(kappa * self.absolute.forward(ones)).astype(np.float64)
+        return self.exact_information(self.kappa), self.majorant(self.kappa, np.ones((1, self.layer.n_parents)))
 
     def take(self, keep: Array) -> GaussianRows:
         """Return the interface of the chosen observations."""
@@ -70,9 +68,10 @@ class GaussianRows(Interface):
 
     def excess(self, parents: Factors, auxiliary: None) -> Array:
         """Return ``kappa_i r_i^2 / 2`` with ``r_i^2 = sum_j w_ij^2 Var_j`` or, for "fm", ``(sum_j |w_ij| Std_j)^2``."""
+        weights = self.layer.weights
         if self.objective == "elbo":
-            return 0.5 * self.kappa * self.squared.forward(parents.variance)
-        return 0.5 * self.kappa * self.absolute.forward(parents.sd).astype(np.float64) ** 2
+            return 0.5 * self.kappa * weights.square().forward(parents.variance)
+        return 0.5 * self.kappa * abs(weights).forward(parents.sd).astype(np.float64) ** 2
 
     def total_excess(self, parents: Factors, auxiliary: None) -> Array:
         """Return the sum over rows; on the ELBO it is ``sum_j H_j Var_j / 2``, which needs no pass over W."""
@@ -167,7 +166,7 @@ class GaussianRows(Interface):
     def _paper_curvature(self, parents: Factors) -> Array:
         """Return ``D_j = (1 / Std_j) sum_i |w_ij| s_i kappa_i``; a Std near 0 is taken for a share of the largest."""
         sd = np.maximum(parents.sd, LEAST_SHARE * np.max(parents.sd, axis=1, keepdims=True))
-        return self.absolute.adjoint(self.kappa * self.absolute.forward(sd)).astype(np.float64) / sd
+        return self.majorant(self.kappa, sd)
 
 
 def _compiled_sweep(kind: type[Factors], above: Above) -> tuple[Any, list[Array]] | None:

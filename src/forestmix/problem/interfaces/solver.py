@@ -28,6 +28,7 @@ import numpy as np
 
 from forestmix.arrays import Array
 from forestmix.families.row_expectations import log_partition
+from forestmix.problem.backtracking import longest_step
 
 #: A step goes at most this share of the way to where an epsilon would be zero.
 TO_THE_BOUNDARY = 0.9
@@ -158,16 +159,18 @@ class RowSolver:
         for k in range(len(share)):
             np.minimum.at(share[k], row, room[k])
         share[~np.isfinite(self.entries.sum_rows(step_epsilon + step_c))] = 0.0
-        for _ in range(HALVINGS):
+
+        def at(share: Array) -> tuple[Array, Array]:
             wide = share[:, row]
-            new_epsilon = np.where(wide > 0, epsilon + wide * step_epsilon, epsilon)
-            new_c = np.where(wide > 0, c + wide * step_c, c)
-            worse = ~(self._barred(new_epsilon, new_c, tau) <= value - ARMIJO * share * fall) & (share > 0)
-            if not worse.any():
-                break
-            share[worse] /= 2
-        kept = worse[:, row]
-        return np.where(kept, epsilon, new_epsilon), np.where(kept, c, new_c)
+            moves = wide > 0
+            return np.where(moves, epsilon + wide * step_epsilon, epsilon), np.where(moves, c + wide * step_c, c)
+
+        def lower(new: tuple[Array, Array], share: Array) -> Array:
+            return (self._barred(*new, tau) <= value - ARMIJO * share * fall) | ~(share > 0)
+
+        new, _, found = longest_step(at, lower, share, HALVINGS)
+        taken = found[:, row]
+        return np.where(taken, new[0], epsilon), np.where(taken, new[1], c)
 
 
 def _quotient(numerator: Array, denominator: Array) -> Array:

@@ -1,8 +1,9 @@
 """Passes over W to a relative gap of 1e-8 in the ELBO, for rows that are not Gaussian.
 
-A pass is one evaluation of the site statistics, or one inner iteration of conjugate gradients (two products with W and
-no one-dimensional expectations); a step that was refused counts too. The first four problems are those of the design's
-section 1.4, here with a seed; the column "design" has the best of the three methods in its table. Contenders:
+A pass is one evaluation of the rows, or one inner iteration of conjugate gradients (two products with W and
+no one-dimensional expectations); a step that was refused counts too. For the
+first four problems the column "prototype" has the best of three methods, in plain NumPy, before there was a library.
+Contenders:
 
 - accelerated: what ``accelerate=True`` does, Newton steps that keep their inner products as a metric;
 - Newton-CG: the same with no metric and an inner solve at every step;
@@ -112,7 +113,7 @@ def passes(model, x, algorithm, best, max_iter=LIMIT):
 
 def main() -> None:
     print(f"Passes over W to a relative gap of {GAP:g} in the ELBO")
-    header = ("problem", "accelerated", "Newton-CG", "L-BFGS", "plain", "design", "default gap", "mean / sd")
+    header = ("problem", "accelerated", "Newton-CG", "L-BFGS", "plain", "prototype", "default gap", "mean / sd")
     print(f"{header[0]:<28}" + "".join(f"{name:>13}" for name in header[1:]))
     problems = {name: (build(*sizes), design) for name, (*sizes, design) in PROBLEMS.items()}
     problems |= {name: (build_correlated(*sizes), "-") for name, sizes in CORRELATED.items()}

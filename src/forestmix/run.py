@@ -72,7 +72,8 @@ def infer(
             has the reference engine, on its own device.
         init: where to start: a ``Result``, or a pair ``(mean, sd)``, e.g. from an encoder; the prior when left out.
         tol: the run has converged when the relative gradient norm is at most ``tol`` and the optimum is near (see
-            ``forestmix.inference.stopping``); each observation stops by itself. 0 runs to ``max_iter``.
+            ``forestmix.inference.stopping``); each observation stops by itself. 0 runs to ``max_iter``. A full
+            covariance has a limit of its own: it has converged when the ELBO can gain 1e-10 nats at most.
         max_iter: iterations at most; 10,000 when left out. 0 evaluates the bounds at the start.
         progress: show a progress bar.
         callback: called with an ``Iteration`` before the first and after every iteration; the run stops if it
@@ -118,10 +119,10 @@ def infer(
             keeper = Checkpoint(checkpoint, checkpoint_seconds, model, data, ("full", max_iter, scales))
 
         def factorised(known: DEF, last: Any, steps: int | None) -> Result:
-            found: Result = infer(known, x, chosen, init=last, max_iter=steps, callback=callback)
+            found: Result = infer(known, x, chosen, init=last, max_iter=steps, progress=progress, callback=callback)
             return found
 
-        return joint_result(model, data, max_iter, scales, factorised, keeper, callback)
+        return joint_result(model, data, max_iter, scales, factorised, keeper, callback, progress)
     evaluator = choose_engine(engine, model, len(data.x), sweeps=chosen.sweeps)
     limit = DEFAULT_MAX_ITER if max_iter is None else int(max_iter)
     parts = parts_of_batch(model, data, memory_budget)

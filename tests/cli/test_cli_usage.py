@@ -141,3 +141,5 @@ def test_settings_keep_the_order_of_the_paper():
     assert Settings(figures=("fig2c", "fig2a", "fig2c")).figures == ("fig2a", "fig2c")
     with pytest.raises(fmx.ArgumentError, match="at least one"):
         Settings(figures=())
+    with pytest.raises(fmx.ArgumentError, match="figures must be a list"):
+        Settings(figures="fig2a")

@@ -84,3 +84,9 @@ def test_shares_of_a_way_on_the_line_of_logarithms():
     assert fallen(1.0, 1.0, 1e-4) == 0.0
     assert fallen(1e-2, 1.0, 1e-4) == pytest.approx(0.5)
     assert fallen(0.0, 1.0, 1e-4) == fallen(1e-5, 1.0, 1e-4) == 1.0
+
+
+@pytest.mark.parametrize("sd", [1.0, UNKNOWN], ids=["known", "unknown"])
+def test_progress_is_shown(sd, capsys):
+    fmx.infer(model(sd=sd), COUNTS, covariance="full", progress=True)
+    assert "steps, CONVERGED" in capsys.readouterr().out

@@ -35,6 +35,8 @@ class Settings:
     beyond: bool = True
 
     def __post_init__(self) -> None:
+        if not isinstance(self.figures, (tuple, list)):
+            raise fmx.ArgumentError(f"figures must be a list of some of {', '.join(FIGURES)}; got {self.figures!r}.")
         chosen = {one_of("figure", name, FIGURES) for name in self.figures}
         if not chosen:
             raise fmx.ArgumentError(f"figures must hold at least one of {', '.join(FIGURES)}; got none.")

@@ -10,6 +10,7 @@ import numpy as np
 from forestmix.arrays import Array
 from forestmix.clock import WorkClock
 from forestmix.inference.loop import Callback, Iteration
+from forestmix.inference.progress import NoProgress
 
 Step = TypeVar("Step")
 
@@ -26,10 +27,14 @@ class Course:
         single: whether x is one observation without a leading axis.
         keeps: whether Ctrl-C ends the fit with what there is.
 
+    Attributes:
+        meter: shows how far the fit has come.
+
     """
 
     def __init__(self, callback: Callback | None = None, single: bool = True, keeps: bool = False) -> None:
         self.callback, self.single, self.keeps, self.clock = callback, single, keeps, WorkClock()
+        self.meter = NoProgress()
         self.objectives: list[float] = []
         self.seconds: list[float] = []
         self.stopped = False
@@ -38,11 +43,12 @@ class Course:
         """Write down a step; return whether the callback asked to stop. ``moments``: means and variances, (N, m)."""
         self.objectives.append(objective)
         self.seconds.append(self.clock.seconds())
+        count = len(self.objectives) - 1
+        self.meter.share(f"{count}: objective {objective:.6g}", share)
         if self.callback is None or self.stopped:
             return self.stopped
         mean, variance = (np.atleast_2d(part) for part in moments())
         mean, sd = (part[0] if self.single else part for part in (mean, np.sqrt(variance)))
-        count = len(self.objectives) - 1
         info = Iteration(count, count, float(count), objective, np.nan, self.seconds[-1], mean, sd, share)
         self.stopped = self.callback(info) is True
         return self.stopped

@@ -13,6 +13,7 @@ from forestmix.errors import ArgumentError
 from forestmix.families import Gaussian
 from forestmix.inference.checkpoint import NoCheckpoint
 from forestmix.inference.loop import Callback
+from forestmix.inference.progress import NoProgress, ProgressBar
 from forestmix.latents import GaussianFactors
 from forestmix.model import DEF, Observations
 from forestmix.posterior.columns import fits_factor
@@ -38,6 +39,7 @@ EACH = "Each observation has scales of its own (scales='each')."
 def joint_result(
     model: DEF, data: Observations, max_iter: int | None, scales: str,
     run: Callable[[DEF, Any, int | None], Result], keeper: NoCheckpoint, callback: Callback | None = None,
+    progress: bool = False,
 ) -> Result:  # fmt: skip
     """Return the posterior with full covariance, integrated over unknown scales where there are any.
 
@@ -45,7 +47,7 @@ def joint_result(
     factorised q at known scales, from the result of the last run or from ``None``, in so many iterations. It serves
     where there are more latents than a factor can hold, to put unknown scales at their mode. ``keeper``: the checkpoint
     that steps are left in, and taken from. ``callback``: called after each step; of a model with unknown scales, after
-    each value of ``L`` (``integrate.py``), which is its objective.
+    each value of ``L`` (``integrate.py``), which is its objective. ``progress``: show a bar; ``run`` has its own.
     """
     check_joint(model)
     model = model.on_host()
@@ -55,8 +57,9 @@ def joint_result(
             "scales must be 'shared' for a batch with more latents than a factor can hold; got 'each'. Infer the "
             "observations one by one."
         )
-    journal = Journal(keeper, Course(callback, data.single, keeps=True))
-    with np.errstate(all="ignore"):
+    journal, bar = Journal(keeper, Course(callback, data.single, keeps=True)), progress and factored
+    with np.errstate(all="ignore"), ProgressBar("full covariance", 1.0) if bar else NoProgress() as meter:
+        journal.course.meter = meter
         if not model.unknown_scales:
             result = full_result(model, data, max_iter, journal)
         elif not factored:
@@ -64,6 +67,7 @@ def joint_result(
         else:
             each = scales == "each" and not data.single
             result = each_result(model, data, journal) if each else scales_result(model, data, journal)
+        meter.share(f"{len(journal.course.objectives)} steps, {result.status.name}" if data.single else "done", 1.0)
     journal.close()
     return result
 

@@ -37,6 +37,7 @@ def regress(
     weights: Any = None,
     missing: str = "drop",
     context: Mapping[str, Any] | None = None,
+    progress: bool = False,
     callback: Callback | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_seconds: float = 60.0,
@@ -61,6 +62,7 @@ def regress(
         missing: "drop" leaves out rows with a missing entry, "predict" keeps those that miss the response only, for
             ``fit.predict()``; ``fit.message`` says how many.
         context: functions and constants that the formula uses, by name; ``np`` is there.
+        progress: show a progress bar.
         callback: called on the way, as that of ``infer``; the fit stops if it returns True, and is what there is.
         checkpoint: path of a file that the fit leaves its state in, and goes on from if it is there, as that of
             ``infer``; for a long fit of a large table (docs/scaling.md).
@@ -89,7 +91,7 @@ def regress(
     priors = set_priors(default_priors(design, matrix, centre, unit, seen.weights, noise), design, prior, count)
     model = make_model(family_of(family, priors.noise, seen.trials), matrix, shift, priors, seen.weights, design.names)
     kept = {"checkpoint": checkpoint, "checkpoint_seconds": checkpoint_seconds}
-    solution = solve(model, seen.response, callback, **kept)
+    solution = solve(model, seen.response, progress=progress, callback=callback, **kept)
     if table is not None and found is not None:
         return ChunkedFit(family, found, priors, model, solution, table)
     return Fit(family, design, priors, cases, model, solution)

@@ -11,7 +11,6 @@ import numpy as np
 from forestmix.arrays import Array
 from forestmix.errors import ArgumentError
 from forestmix.families import Bernoulli, Binomial, Family, Gaussian, Poisson
-from forestmix.inference.loop import Callback
 from forestmix.inference.status import Status, Trace
 from forestmix.model import DEF, Layer, Prior
 from forestmix.posterior.component import Component
@@ -137,10 +136,10 @@ def _controller() -> Any:
     return ThreadpoolController()
 
 
-def solve(model: DEF, y: Array, callback: Callback | None = None, **checkpoint: Any) -> Solution:
-    """Return the posterior of the effects given the responses, (n,); ``checkpoint``: what ``infer`` takes for one."""
+def solve(model: DEF, y: Array, **options: Any) -> Solution:
+    """Return the posterior of the effects given the responses, (n,); ``options`` are those of ``infer``."""
     with one_thread(model.layers[0].weights.stored):
-        result = infer(model, y, covariance="full", callback=callback, **checkpoint)
+        result = infer(model, y, covariance="full", **options)
     scales = dict(zip(model.unknown_scales, result.scales.values(), strict=True))
     return Solution(result.posterior(), scales, result.note, result.trace, result.status)
 

@@ -102,7 +102,8 @@ class ConjugateSteps(Steps):
             return Proposal(factors(mean, self.sd), 1, problem.size)
         # On the ELBO the preconditioner is the precision of q.
         norm = host(form(gradient, self.inverse)) if problem.objective_name == "elbo" else None
-        new = CarriedPoint(point.origin, factors(mean, self.sd), point.objective + gain, gradient, norm)
+        variances = np.broadcast_to(problem.variance_norm(point), gain.shape)
+        new = CarriedPoint(point.origin, factors(mean, self.sd), point.objective + gain, gradient, norm, variances)
         return Proposal(new.q, 1, problem.size, new)
 
     def retreats(self, problem: Any, point: Any) -> Iterator[Any]:

@@ -247,7 +247,7 @@ class GaussianProblem(Problem):
 
     def variance_norm(self, point: Any) -> Array:
         """Return the relative error of the variances, ``rms_j (P_j sigma_j^2 - 1)``, (N,)."""
-        return rms(self.precision(point) * point.q.sd**2 - 1)
+        return point.variance_norm if point.carried else rms(self.precision(point) * point.q.sd**2 - 1)
 
     def gradient_rounding(self, point: GaussianPoint) -> Array:
         """Return what rounding leaves of ``gradient_norm`` at a point, (N,).

@@ -42,7 +42,7 @@ class CarriedPoint(Batch):
     """A point whose objective and gradient follow from a step along a line, with the variances held.
 
     The rows were last looked at in ``origin``. ``squared_norm``: ``gradient^T P^-1 gradient``, (N,), with P the
-    precision of q at its optimum; ``None`` where it is not known.
+    precision of q at its optimum, ``None`` where it is not known; ``variance_norm``: the variances' relative error, (N,).
     """
 
     origin: GaussianPoint
@@ -50,6 +50,7 @@ class CarriedPoint(Batch):
     objective: Array
     gradient: Any
     squared_norm: Array | None
+    variance_norm: Array
     carried: ClassVar[bool] = True
 
     @property

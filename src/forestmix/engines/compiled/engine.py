@@ -15,7 +15,7 @@ import numpy as np
 from forestmix.arrays import Array
 from forestmix.engines.compiled import rows as row_kernels
 from forestmix.engines.compiled import sweeping, threaded
-from forestmix.engines.compiled.passes import has_pass, one_pass
+from forestmix.engines.compiled.passes import has_pass, normal_pass, one_pass
 from forestmix.engines.compiled.products import products_of
 from forestmix.engines.compiled.rows import RowTable, quadratic_rows, row_table, terms_of_rows
 from forestmix.engines.compiled.softplus import WIDTH
@@ -27,6 +27,7 @@ from forestmix.families.expectations import quiet
 from forestmix.model import Layer, Observations
 from forestmix.partition import Partition
 from forestmix.weights.base import Weights
+from forestmix.weights.storage import SparseStorage
 
 _SPREADS = {
     Spread.NONE: row_kernels.NO_SPREAD,
@@ -100,13 +101,15 @@ class CompiledEngine(ReferenceEngine):
     def normal_product(self, layer: Layer, kappa: Array, p: Array) -> tuple[Array, Array]:
         """Return ``W^T K W p``, (N, m), and ``p^T W^T K W p``, (N,).
 
-        In one pass they are minus the gradient, and minus twice the value, of the quadratic rows
+        In one pass over a dense W they are minus the gradient, and minus twice the value, of the quadratic rows
         ``-kappa_i eta_i^2 / 2`` at ``eta = W p``.
         """
         storage = layer.weights.storage()
         if len(p) > 1 or not has_pass(storage):
             return super().normal_product(layer, kappa, p)
         direction = _plain(layer, p[0])
+        if isinstance(storage, SparseStorage):
+            return normal_pass(storage, _plain(layer, kappa[0]), direction)
         found = one_pass(
             storage, quadratic_rows(kappa[0]), direction, direction,
             spreads=False, spread=row_kernels.NO_SPREAD, sums=1,

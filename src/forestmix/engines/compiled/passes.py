@@ -56,6 +56,21 @@ def one_pass(storage: Any, table: RowTable, mean: Array, sd: Array, *, spreads: 
     return Found(totals.sum(axis=0), _added(storage, parts, len(mean)), *found)
 
 
+def normal_pass(storage: SparseStorage, kappa: Array, p: Array) -> tuple[Array, Array]:
+    """Return ``W^T K W p`` and ``p^T W^T K W p`` of one vector over a sparse W by rows, with an axis before each."""
+    from forestmix.engines.compiled import sparse
+
+    cuts = entry_cuts(storage.indptr, threaded.threads(len(storage.data)))
+    parts, totals = np.empty((len(cuts) - 1, len(p)), p.dtype), np.empty((len(cuts) - 1, 1))
+    threaded.run_all([
+        partial(sparse.normal_rows, *cut, *storage[:-1], kappa, p, *own)
+        for cut, *own in zip(pairwise(cuts), parts, totals, strict=True)
+    ])  # fmt: skip
+    for own in parts[1:]:
+        parts[0] += own
+    return parts[:1], totals.sum(axis=0)
+
+
 def _dense(storage: DenseStorage, mean: Array, sd: Array, sums: int, heavy: int) -> Prepared:
     """Return what a pass over a dense W needs; a row takes as long as ``heavy`` entries."""
     from forestmix.engines.compiled import dense

@@ -42,7 +42,8 @@ class CarriedPoint(Batch):
     """A point whose objective and gradient follow from a step along a line, with the variances held.
 
     The rows were last looked at in ``origin``. ``squared_norm``: ``gradient^T P^-1 gradient``, (N,), with P the
-    precision of q at its optimum, ``None`` where it is not known; ``variance_norm``: the variances' relative error, (N,).
+    precision of q at its optimum, ``None`` where it is not known; ``variance_norm``: the variances' relative error,
+    (N,), which such steps leave as it is.
     """
 
     origin: GaussianPoint

@@ -80,7 +80,7 @@ def test_tables_of_pyarrow_and_names_that_are_numbers():
     ("data", "message"),
     [
         (pandas.concat([TABLE, TABLE[["g"]]], axis=1), "data must have columns of different names; two are called 'g'"),
-        (polars.from_pandas(TABLE).lazy(), r"got LazyFrame. Its collect\(\) makes"),
+        (polars.DataFrame(TABLE.to_dict("list")).lazy(), r"got LazyFrame. Its collect\(\) makes"),
         (TABLE.assign(größe=DAYS), "column 'größe' must be numbers or levels; it has times"),
         (TABLE.assign(größe=DAYS - DAYS[0]), "it has times"),
         (TABLE.assign(größe=DAYS.date), "it has times"),

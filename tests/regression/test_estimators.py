@@ -239,6 +239,15 @@ def test_settings_that_are_wrong(settings, message):
         fmx.BayesianRegressor(**settings).fit(X, y)
 
 
+@pytest.mark.parametrize("kind", [scipy.sparse.csr_array, scipy.sparse.csc_array, scipy.sparse.coo_matrix])
+def test_an_encoder_takes_sparse_observations(kind):
+    rng = np.random.default_rng(7)
+    model = fmx.DEF(fmx.Layer(fmx.Poisson(), 0.5 * rng.standard_normal((8, 2))))
+    x = model.sample(rng, 30).x
+    expected = np.array([fmx.infer(model, row).mean for row in x])
+    np.testing.assert_allclose(fmx.LatentEncoder(model).fit(kind(x)).transform(kind(x)), expected, atol=1e-5)
+
+
 def test_encoder():
     rng = np.random.default_rng(7)
     model = fmx.DEF(fmx.Layer(fmx.Gaussian(sd=0.5), rng.standard_normal((8, 2))))

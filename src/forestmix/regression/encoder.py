@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
+import scipy
 
 from forestmix.arrays import Array
 from forestmix.checks import flag
@@ -24,7 +25,8 @@ except ImportError as error:
 class LatentEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Encode observations by the posterior means of a model's latents; NaN marks a missing entry.
 
-    Nothing is learned from X: ``fit`` checks that its columns are the model's rows.
+    Nothing is learned from X: ``fit`` checks that its columns are the model's rows. A sparse X is made dense, since its
+    zeros are observations too.
 
     Args:
         model: a ``DEF``, or a function that makes one for a given number of columns.
@@ -43,7 +45,7 @@ class LatentEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
+        tags.input_tags.allow_nan = tags.input_tags.sparse = True
         tags.requires_fit = True
         return tags
 
@@ -86,4 +88,7 @@ class LatentEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         return eta if isinstance(layer.family, Gaussian) else layer.family.log_partition_slope(eta)
 
     def _numbers(self, X: Any, *, reset: bool) -> Array:
-        return validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
+        options: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": "allow-nan", "accept_sparse": "csr"}
+        found: Any = validate_data(self, X, reset=reset, **options)
+        sparse = bool(scipy.sparse.issparse(found))
+        return found.toarray() if sparse else found

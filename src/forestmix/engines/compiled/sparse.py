@@ -62,7 +62,7 @@ def normal_rows(
 ) -> None:  # fmt: skip
     """Write the part of a range of rows in ``W^T K W p``, (m,), and in ``p^T W^T K W p``; ``kappa`` is (n or 1).
 
-    It is the pass of quadratic rows, but for all that a row of these is made of: that takes as long as 40 entries.
+    It is the pass of quadratic rows without the table of these, which takes long beside a short row.
     """
     sums[:] = 0
     totals[0] = 0

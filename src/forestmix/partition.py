@@ -50,6 +50,11 @@ class Partition:
         """Number of members of each group."""
         return np.diff(self.starts)
 
+    def within(self, part: slice) -> Partition:
+        """Return each latent of a part by itself, in this order, counted from the part's first."""
+        members = self.members[(self.members >= part.start) & (self.members < part.stop)] - part.start
+        return Partition(np.arange(len(members) + 1), members)
+
     def lists(self) -> list[Array]:
         """Return the groups as arrays of indices."""
         return np.split(self.members, self.starts[1:-1])

@@ -27,7 +27,7 @@ from forestmix.posterior.many import MappedResult, is_dask_batch, mapped_result
 from forestmix.posterior.many_in_turns import inferred_in_turns
 from forestmix.posterior.many_scales import shared_scales
 from forestmix.posterior.result import Result
-from forestmix.problem.base import Problem
+from forestmix.problem.problem import Problem
 
 #: Iterations when ``max_iter`` is left out.
 DEFAULT_MAX_ITER = 10_000

@@ -112,10 +112,11 @@ def test_both_matrices_are_those_of_their_formulas(kind, density):
 
 
 def at_start(model, x):
-    """Return the problem, its start, and the diagonal of its matrix, which is what factors and prices are made of."""
+    """Return the rows, what they say at the start, and the diagonal of the matrix that a factor is made of."""
     problem = fmx.ForestMixture().problem(model, observations(model, x), ReferenceEngine())
     point = problem.evaluate(problem.default_start())
-    return problem, point, problem.prior.precision + problem.exact_information(point)
+    rows, at = problem.rows, point.rows
+    return rows, at, rows.prior.precision + rows.exact_information(at)
 
 
 def factor_of(model, x):

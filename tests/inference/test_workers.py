@@ -10,7 +10,6 @@ from forestmix.engines.grid import GridEngine
 from forestmix.engines.reference import ReferenceEngine
 from forestmix.errors import ArgumentError
 from forestmix.inference import workers
-from forestmix.latents import GaussianFactors
 from forestmix.model import observations
 from forestmix.problem.make import make_problem
 from support.engine_cases import families
@@ -58,7 +57,7 @@ def turned(parted, x, q, objective):
     """Return the points before and after one turn of all workers."""
     data, engine = observations(parted, x), GridEngine(ReferenceEngine())
     climbed = make_problem(parted, data, engine, objective, both=True)
-    point = climbed.evaluate(q)
+    point = climbed.evaluate(climbed.start(q))
     return point, climbed.evaluate(workers.take_turns(climbed, point, stale=False))
 
 
@@ -70,11 +69,11 @@ def test_one_local_step_is_no_worse_than_theorem_2(objective, monkeypatch):
     model, parted, x = problem("gaussian")
     rng = np.random.default_rng(1)
     for _ in range(5):
-        q = GaussianFactors(3 * rng.standard_normal((1, 12)), 0.05 + rng.random((1, 12)))
+        q = (3 * rng.standard_normal((1, 12)), 0.05 + rng.random((1, 12)))
         before, after = turned(parted, x, q, objective)
         data, engine = observations(model, x), ReferenceEngine()
         plain = make_problem(model, data, engine, objective, both=True)
-        step = plain.evaluate(plain.plain_step(plain.evaluate(q), None))
+        step = plain.evaluate(plain.plain_step(plain.evaluate(plain.start(q))))
         assert after.objective >= step.objective - 1e-9
         assert after.objective >= before.objective
         np.testing.assert_allclose(after.q.sd, step.q.sd, rtol=1e-12)
@@ -98,7 +97,7 @@ def test_a_fall_makes_stale_workers_wait(monkeypatch):
     def astray(climbed, point, *, stale):
         asked.append(stale)
         found = turns(climbed, point, stale=stale)
-        return GaussianFactors(found.mean + 5, found.sd) if stale and len(asked) > 1 else found
+        return found.moved(found.mean + 5, found.sd) if stale and len(asked) > 1 else found
 
     monkeypatch.setattr(workers, "take_turns", astray)
     found = fmx.infer(parted, x, fmx.ForestMixture(workers="stale"), tol=1e-8)

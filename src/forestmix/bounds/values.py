@@ -10,7 +10,6 @@ import numpy.typing as npt
 from forestmix.arrays import Array, total
 from forestmix.bounds.auxiliary import Auxiliary, explicit_rows, require_one_gaussian_layer
 from forestmix.engines.choice import choose_engine
-from forestmix.engines.reference import mean_field_spread
 from forestmix.errors import ArgumentError
 from forestmix.model import DEF, Observations, observations
 from forestmix.problem.given import as_factors
@@ -65,15 +64,12 @@ def gap(model: DEF, x: npt.ArrayLike, q: Any) -> Array:
     latent layers that have parents follow those of x, the lowest layer first.
     """
     data = observations(model, x)
-    problem, factors = _problem(model, data, q, "fm")
-    if problem.gaussian:
-        wide, narrow = problem.row_spread(factors.sd), mean_field_spread(problem.weights, factors.sd)
-        eta = problem.weights.forward(factors.mean) + problem.layer.bias
-        difference = np.broadcast_to(problem.family.log_partition_gap(eta, wide, narrow), eta.shape)
-        if problem.data.observed is not None:
-            difference = np.where(problem.data.observed, difference, np.zeros((), eta.dtype))
-    else:
-        difference = _excesses(problem, factors) - _excesses(*_problem(model, data, q, "elbo"))
+    (wide, at), (narrow, at_narrow) = (_problem(model, data, q, bound) for bound in ("fm", "elbo"))
+    parts = [
+        mine.gap(wide.place(at, k), other, narrow.place(at_narrow, k))
+        for k, (mine, other) in enumerate(zip(wide.interfaces, narrow.interfaces, strict=True))
+    ]
+    difference = np.concatenate(parts, axis=1)
     return np.array(difference[0] if data.single else difference)
 
 
@@ -115,9 +111,3 @@ def _problem(model: DEF, data: Observations, q: Any, objective: str) -> tuple[An
     model = model.on_host()
     problem = make_problem(model, data, choose_engine("auto", model, len(data.x)), objective)
     return problem, problem.start(q, "q")
-
-
-def _excesses(problem: Any, q: Any) -> Array:
-    """Return the excesses of all rows, those of x first and then those of each latent layer that has parents."""
-    parts = zip(problem.interfaces, q.layers, q.auxiliary, strict=True)
-    return np.concatenate([interface.excess(own, auxiliary) for interface, own, auxiliary in parts], axis=1)

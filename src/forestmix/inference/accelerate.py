@@ -18,7 +18,7 @@ from forestmix.arrays import Array, form, host
 from forestmix.inference import direct
 from forestmix.inference.base import Proposal, Steps
 from forestmix.problem.conjugate import ConjugateDirections
-from forestmix.problem.points import CarriedPoint
+from forestmix.problem.points import CarriedRows, Point
 
 #: After this many steps objective and gradient are computed anew from the means, so that rounding does not build up;
 #: where W is small, after each.
@@ -44,9 +44,10 @@ class ConjugateSteps(Steps):
     """
 
     def __init__(self, problem: Any, point: Any, method: str = "auto") -> None:
-        self.sd, self.information = solve_variances(problem, point)
-        diagonal = problem.prior.precision + problem.exact_information(point)
-        self.inverse, self.patience = 1 / diagonal, direct.patience(problem, point, diagonal, method)
+        rows, at = problem.rows, point.rows
+        self.sd, self.information = solve_variances(rows, at)
+        diagonal = rows.prior.precision + rows.exact_information(at)
+        self.inverse, self.patience = 1 / diagonal, direct.patience(rows, at, diagonal, method)
         self.directions = ConjugateDirections(self._precondition)
         self.factor: direct.Factor | None = None
         self.computed: Array | None = None
@@ -77,49 +78,51 @@ class ConjugateSteps(Steps):
         factored, (self.directions.direction, self.directions.squared) = own.pop("factored"), own.pop("last")
         vars(self).update(own)
         if factored:
-            self.factor = direct.factor(problem, point, 1 / self.inverse)
+            self.factor = direct.factor(problem.rows, point.rows, 1 / self.inverse)
 
     def propose(self, problem: Any, point: Any) -> Proposal:
         """Return the exact maximiser along the next conjugate direction, or over all means once there is a factor."""
+        rows, at, objective = problem.rows, point.rows, point.objective
         if self.factor is None and self.steps >= self.patience:
-            self.factor = direct.factor(problem, point, 1 / self.inverse)
+            self.factor = direct.factor(rows, at, 1 / self.inverse)
             self.patience = np.inf
-        factors = type(point.q)
         if self.factor is not None:
-            return Proposal(factors(point.q.mean + self.factor(problem, point), self.sd), 1, problem.size)
-        if not point.carried:
-            self.computed = np.abs(point.objective)
+            return Proposal(point.q.moved(at.q.mean + self.factor(rows, at), self.sd), 1, problem.size)
+        if not at.carried:
+            self.computed = np.abs(objective)
             # The variances of the start are left at the first step; afterwards they are these already.
-            point = problem.with_sd(point, self.sd, self.information)
-        self.directions.look(point.gradient)
+            at, gained = rows.with_sd(at, self.sd, self.information)
+            objective = objective + gained
+        self.directions.look(at.gradient)
         # One pass over W.
-        kappa = point.origin.terms.kappa
-        step = self.directions.advance(point.gradient, lambda p: problem.normal_image(p, kappa))
-        mean, gradient = point.q.mean + step.length * step.direction, point.gradient - step.length * step.image
-        gain = 0.5 * host(step.length * step.length * step.curvature)[:, 0].astype(np.float64)
+        kappa = at.origin.terms.kappa
+        step = self.directions.advance(at.gradient, lambda p: rows.normal_image(p, kappa))
+        mean, gradient = at.q.mean + step.length * step.direction, at.gradient - step.length * step.image
+        objective = objective + 0.5 * host(step.length * step.length * step.curvature)[:, 0].astype(np.float64)
         self.steps += 1
-        if self._is_due(problem, point, gain):
-            return Proposal(factors(mean, self.sd), 1, problem.size)
+        q = point.q.moved(mean, self.sd)
+        if self._is_due(problem, objective):
+            return Proposal(q, 1, problem.size)
         # On the ELBO the preconditioner is the precision of q.
-        norm = host(form(gradient, self.inverse)) if problem.objective_name == "elbo" else None
-        variances = np.broadcast_to(problem.variance_norm(point), gain.shape)
-        new = CarriedPoint(point.origin, factors(mean, self.sd), point.objective + gain, gradient, norm, variances)
-        return Proposal(new.q, 1, problem.size, new)
+        norm = host(form(gradient, self.inverse)) if rows.objective == "elbo" else None
+        variances = np.broadcast_to(rows.variance_norm(at), objective.shape)
+        carried = CarriedRows(at.origin, q.layers[0], gradient, norm, variances)
+        return Proposal(q, 1, problem.size, Point(q, objective, point.rounding, (carried,)))
 
     def retreats(self, problem: Any, point: Any) -> Iterator[Any]:
         """Yield the plain step, which cannot lower the objective."""
-        yield problem.plain_step(point.origin if point.carried else point, None)
+        yield problem.plain_step(problem.evaluate(point.q, known=point) if point.carried else point)
 
-    def _is_due(self, problem: Any, point: Any, gain: Array) -> bool:
-        """Return whether the rows have to be looked at again."""
-        n, m = problem.weights.shape
+    def _is_due(self, problem: Any, objective: Array) -> bool:
+        """Return whether the rows have to be looked at again, for an objective that was carried on."""
+        n, m = problem.rows.weights.shape
         if n * m * problem.n_observations <= SMALL or self.steps % REFRESH == 0:
             return True
         assert self.computed is not None
-        return bool(np.any(self.computed > SHRUNK * (np.abs(point.objective + gain) + problem.size)))
+        return bool(np.any(self.computed > SHRUNK * (np.abs(objective) + problem.size)))
 
 
-def solve_variances(problem: Any, point: Any) -> tuple[Any, Any]:
+def solve_variances(rows: Any, at: Any) -> tuple[Any, Any]:
     """Return the standard deviations at the optimum, and what the rows add to their precision there, (N or 1, m).
 
     Objective "elbo" has them in closed form. For "fm" they solve ``sigma_j (A sigma)_j = 1`` with the nonnegative
@@ -127,14 +130,14 @@ def solve_variances(problem: Any, point: Any) -> tuple[Any, Any]:
     converges at a rate of at most 1/2 whatever W is: in the logarithm its slope at the solution is ``(I - P) / 2``,
     with ``P = diag(sigma) A diag(sigma)`` stochastic and positive semidefinite, so with eigenvalues in [0, 1].
     """
-    sd, information = point.q.sd, problem.information(point)
-    halvings = int(-np.log2(np.finfo(problem.model.dtype).eps))
+    sd, information = at.q.sd, rows.information(at)
+    halvings = int(-np.log2(rows.rounding_unit))
     for _ in range(4 * halvings):  # far starts take some steps before the rate holds
-        new = problem.spread_at(information, sd)
-        converged = new.shape == sd.shape and bool(problem.xp.all(new == sd))
+        new = rows.spread_at(information, sd)
+        converged = new.shape == sd.shape and bool(rows.xp.all(new == sd))
         sd = new
         if converged:
             break
-        if problem.objective_name == "fm":
-            information = problem.curvature_at(sd, point)
+        if rows.objective == "fm":
+            information = rows.curvature_at(sd, at)
     return sd, information

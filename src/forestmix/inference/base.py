@@ -15,8 +15,8 @@ from forestmix.engines.protocol import Capability, Engine, require
 from forestmix.errors import ArgumentError
 from forestmix.latents.base import mapped, take_rows
 from forestmix.model import DEF, Observations
-from forestmix.problem.base import Problem
 from forestmix.problem.make import make_problem
+from forestmix.problem.problem import Problem
 
 
 @dataclass(frozen=True)

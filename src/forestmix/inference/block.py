@@ -48,8 +48,10 @@ class BlockCoordinate(Algorithm):
 
     def start(self, problem: Any, point: Any) -> Sweeps:
         """Return the first sweep over the blocks."""
-        given = self.blocks
-        blocks = independent_blocks(problem.weights) if given is None else Partition.of("blocks", given, problem.size)
+        if self.blocks is None:
+            blocks = independent_blocks(problem.rows.weights)
+        else:
+            blocks = Partition.of("blocks", self.blocks, problem.size)
         return Sweeps(blocks, generator(self.seed, "seed") if self.order == "random" else None)
 
     def propose(self, problem: Any, point: Any, memory: Sweeps) -> Proposal:

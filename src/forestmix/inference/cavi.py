@@ -58,6 +58,8 @@ class CAVI(Algorithm):
         """Update the next variables."""
         if self.order == "greedy":
             steps = problem.size if self.steps_per_iteration is None else self.steps_per_iteration
-            return Proposal(problem.sweep_greedy(point, steps), steps, steps)
+            rows = problem.rows
+            found = rows.engine.sweep_greedy(rows.sweep_start(point.rows), steps)
+            return Proposal(point.q.moved(*found), steps, steps)
         groups = memory.next_steps(self.steps_per_iteration)
         return Proposal(problem.sweep(point, groups, surrogate=False), len(groups.sizes), len(groups.members))

@@ -28,7 +28,7 @@ from forestmix.inference.status import Status
 from forestmix.model import DEF, Observations
 
 #: Changes with what is written.
-FORMAT = 2
+FORMAT = 3
 #: How far the products with W that identify it may be apart: another number of threads rounds them differently.
 SAME = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-3}
 

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 from forestmix.checks import is_number
 from forestmix.errors import ArgumentError
 from forestmix.inference.base import Algorithm, Memory, Proposal
-from forestmix.problem.updates import part_way
 
 
 @dataclass(frozen=True)
@@ -43,9 +42,7 @@ class Damped(Algorithm):
 
     def propose(self, problem: Any, point: Any, memory: Memory) -> Proposal:
         """Update all variables, damped; where the variances depend on the means they go the same part of the way."""
-        precision, sd = problem.precision(point), problem.spread_at(problem.information(point), point.q.sd)
-        whole = type(point.q)(point.q.mean + point.gradient / precision, sd)
-        if not problem.quadratic:
-            return Proposal(part_way(point.q, whole, self.step), 1, problem.size)
-        mean = point.q.mean + point.gradient * (self.step / precision)
-        return Proposal(type(point.q)(mean, sd), 1, problem.size)
+        rows, old = problem.rows, point.q
+        whole = old.replace(0, rows.target(problem.place(old, 0), point.rows))
+        q = problem.shorter(old, whole, self.step)
+        return Proposal(q.moved(q.mean, whole.sd) if rows.quadratic else q, 1, problem.size)

@@ -18,7 +18,7 @@ import numpy as np
 import scipy
 
 from forestmix.arrays import Array
-from forestmix.problem.gaussian import GaussianProblem
+from forestmix.problem.interfaces.gaussian_latents import GaussianLatents
 from forestmix.problem.newton_system import affordable, newton_step
 from forestmix.weights import Weights
 from forestmix.weights.gram import precision_matrix, row_matrix
@@ -38,13 +38,13 @@ MOST_LOST_SQUARED = MOST_LOST**2
 
 
 #: Gives ``A^-1 gradient`` of each observation, (N, m), at a point; repeated steps refine the means to rounding.
-Factor = Callable[[GaussianProblem, Any], Array]
+Factor = Callable[[GaussianLatents, Any], Array]
 
 
 def factor_of_latents(weights: Weights, kappa: Array, precision: Array) -> Factor:
     """Return the solution by a Cholesky factor of A."""
     made = _cholesky(precision_matrix(weights, kappa, precision))
-    return lambda problem, point: _solve(made, point.gradient)
+    return lambda _, at: _solve(made, at.gradient)
 
 
 def factor_of_rows(weights: Weights, kappa: Array, precision: Array) -> Factor:
@@ -52,79 +52,79 @@ def factor_of_rows(weights: Weights, kappa: Array, precision: Array) -> Factor:
     root, inverse = np.sqrt(kappa), 1 / precision
     made = _cholesky(row_matrix(weights, kappa, precision))
 
-    def step(problem: GaussianProblem, point: Any) -> Array:
+    def step(_: GaussianLatents, at: Any) -> Array:
         """Return ``P^-1 (gradient - W^T K^(1/2) S^-1 K^(1/2) W P^-1 gradient)``."""
-        dtype, gradient = weights.dtype, point.gradient
-        rows = root * weights.forward((gradient * inverse).astype(dtype))
-        back = weights.adjoint((root * _solve(made, rows)).astype(dtype))
+        dtype, gradient = weights.dtype, at.gradient
+        image = root * weights.forward((gradient * inverse).astype(dtype))
+        back = weights.adjoint((root * _solve(made, image)).astype(dtype))
         return np.ascontiguousarray(inverse * (gradient - back), gradient.dtype)
 
     return step
 
 
-def orthogonal_step(problem: GaussianProblem, point: Any) -> Array:
+def orthogonal_step(rows: GaussianLatents, at: Any) -> Array:
     """Return the solution by QR of the weighted rows, made anew, which takes their errors and not the sum of these."""
-    if point.carried:  # whose rows are those of another point
-        point = problem.evaluate(point.q, known=point)
-    return newton_step(problem, point).mean.astype(point.gradient.dtype)
+    if at.carried:  # whose rows are those of another point
+        _, at = rows.look(at.q, at)
+    return newton_step(rows, at).mean.astype(at.gradient.dtype)
 
 
-def needs_orthogonal(problem: GaussianProblem, point: Any, diagonal: Array) -> bool:
+def needs_orthogonal(rows: GaussianLatents, at: Any, diagonal: Array) -> bool:
     """Return whether Cholesky's factor would lose too much or would not serve all, and QR is affordable."""
     unit = float(np.finfo(np.float64).eps)  # in which factors are made, whatever the weights' precision
-    lossy = bool(np.any(unit * diagonal > MOST_LOST_SQUARED * problem.prior.precision))
-    return (lossy or not has_factor(point)) and affordable(problem)
+    lossy = bool(np.any(unit * diagonal > MOST_LOST_SQUARED * rows.prior.precision))
+    return (lossy or not has_factor(at)) and affordable(rows)
 
 
-def has_factor(point: Any) -> bool:
+def has_factor(at: Any) -> bool:
     """Return whether one matrix serves all observations: not where each misses entries of its own."""
-    return len(point.origin.terms.kappa) == 1
+    return len(at.origin.terms.kappa) == 1
 
 
-def fewer_rows(problem: GaussianProblem, diagonal: Array) -> bool:
+def fewer_rows(rows: GaussianLatents, diagonal: Array) -> bool:
     """Return whether a factor of the rows is smaller, and loses little to rounding.
 
     Its solution is a difference, in which as many digits cancel as A is larger than the prior's precision.
     ``diagonal`` is that of A, (1, m).
     """
-    weights = problem.weights
+    weights = rows.weights
     (n, m), unit = weights.shape, float(np.finfo(weights.dtype).eps)
-    return n < m and bool(np.all(unit * diagonal <= MOST_LOST * problem.prior.precision))
+    return n < m and bool(np.all(unit * diagonal <= MOST_LOST * rows.prior.precision))
 
 
-def patience(problem: GaussianProblem, point: Any, diagonal: Array, method: str) -> float:
+def patience(rows: GaussianLatents, at: Any, diagonal: Array, method: str) -> float:
     """Return after how many conjugate gradient steps a factor takes over; ``method`` is that of ``ConjugateSteps``."""
-    if method == "cg" or not problem.on_host:
+    if method == "cg" or not rows.on_host:
         return np.inf
-    if needs_orthogonal(problem, point, diagonal):
+    if needs_orthogonal(rows, at, diagonal):
         return 0.0
-    if not has_factor(point):
+    if not has_factor(at):
         return np.inf
-    steps = 0.0 if method == "direct" else price(problem, point, diagonal)
+    steps = 0.0 if method == "direct" else price(rows, at, diagonal)
     return steps if steps >= LEAST_PATIENCE else 0.0
 
 
-def price(problem: GaussianProblem, point: Any, diagonal: Array) -> float:
+def price(rows: GaussianLatents, at: Any, diagonal: Array) -> float:
     """Return after how many conjugate gradient steps a factor would have cost less; infinite where it is too large."""
-    weights = problem.weights
-    size, others = weights.shape if fewer_rows(problem, diagonal) else weights.shape[::-1]
+    weights = rows.weights
+    size, others = weights.shape if fewer_rows(rows, diagonal) else weights.shape[::-1]
     if size > LARGEST:
         return np.inf
     entries = weights.stored
     # Products of sparse rows go entry by entry; full rows make them those of a dense matrix.
     products = min(entries**2 / others + size * size, size * size * others / PER_ENTRY)
-    step = entries * max(1.0, 4 * len(point.objective) / PER_ENTRY) + STEP_ENTRIES
+    step = entries * max(1.0, 4 * rows.n_observations / PER_ENTRY) + STEP_ENTRIES
     return (products + size**3 / (3 * PER_ENTRY)) / step
 
 
-def factor(problem: GaussianProblem, point: Any, diagonal: Array) -> Factor | None:
+def factor(rows: GaussianLatents, at: Any, diagonal: Array) -> Factor | None:
     """Return the smaller factor, or ``None`` where rounding leaves it with a negative pivot."""
-    if needs_orthogonal(problem, point, diagonal):
+    if needs_orthogonal(rows, at, diagonal):
         return orthogonal_step
-    kappa, precision = point.origin.terms.kappa[0].astype(np.float64), problem.prior.precision.astype(np.float64)
-    make = factor_of_rows if fewer_rows(problem, diagonal) else factor_of_latents
+    kappa, precision = at.origin.terms.kappa[0].astype(np.float64), rows.prior.precision.astype(np.float64)
+    make = factor_of_rows if fewer_rows(rows, diagonal) else factor_of_latents
     try:
-        return make(problem.weights, kappa, precision)
+        return make(rows.weights, kappa, precision)
     except scipy.linalg.LinAlgError:
         return None
 

@@ -20,8 +20,9 @@ from forestmix.inference.plain import GroupSteps, PlainSteps
 from forestmix.inference.workers import WorkerSteps, check_workers
 from forestmix.model import DEF, Observations
 from forestmix.partition import Partition, check_groups
-from forestmix.problem.base import SCHEDULES, Acceleration, Problem
+from forestmix.problem.interfaces.base import Acceleration
 from forestmix.problem.make import make_problem
+from forestmix.problem.problem import SCHEDULES, Problem
 
 #: The accelerator for each kind of steps that a problem allows, from a start and by a method.
 ACCELERATORS: dict[Acceleration, Callable[[Any, Any, str], Steps]] = {

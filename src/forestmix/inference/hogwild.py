@@ -55,5 +55,7 @@ class Hogwild(Algorithm):
 
     def propose(self, problem: Any, point: Any, memory: Blocks) -> Proposal:
         """Sweep every block once."""
-        q = problem.sweep_blocks(point, memory.blocks, synchronous=bool(self.synchronous))
-        return Proposal(q, int(memory.blocks.sizes.max()), problem.size)
+        rows = problem.rows
+        start = rows.sweep_start(point.rows)
+        found = rows.engine.sweep_blocks(start, memory.blocks, synchronous=bool(self.synchronous))
+        return Proposal(point.q.moved(*found), int(memory.blocks.sizes.max()), problem.size)

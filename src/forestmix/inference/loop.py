@@ -15,7 +15,7 @@ from forestmix.inference.checkpoint import NoCheckpoint
 from forestmix.inference.progress import NoProgress
 from forestmix.inference.status import Status, Trace
 from forestmix.inference.stopping import Stopping
-from forestmix.problem.base import Problem
+from forestmix.problem.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -183,8 +183,8 @@ class Run:
         self.point = self.problem.evaluate(self.point.q, known=self.point)
         self.objective[self.active] = self.point.objective
         self.norm[self.active] = self.problem.gradient_norm(self.point)
-        *before, _, _, seconds = self.records[-1]
-        self.records[-1] = (*before, self.objective.copy(), self.norm.copy(), seconds)
+        iteration, step, sweeps, *_, seconds = self.records[-1]
+        self.records[-1] = (iteration, step, sweeps, self.objective.copy(), self.norm.copy(), float(seconds))
 
     def _safeguard(self, old: Any, new: Any) -> tuple[Any, int]:
         """Put a safer step in place of one that lowered the objective; return how many were tried, too."""

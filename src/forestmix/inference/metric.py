@@ -23,12 +23,11 @@ import numpy as np
 
 from forestmix.arrays import Array
 from forestmix.inference.newton import JointNewton, Newton, safe_share
-from forestmix.latents import GaussianFactors
 from forestmix.problem import newton_system
 from forestmix.problem.conjugate import conjugate_gradients, dot, quotient
-from forestmix.problem.gaussian import GaussianProblem
-from forestmix.problem.points import GaussianPoint
-from forestmix.problem.updates import part_way
+from forestmix.problem.interfaces.gaussian_latents import GaussianLatents
+from forestmix.problem.points import LayeredFactors, Point
+from forestmix.problem.problem import Problem
 
 #: Pairs that the metric keeps, each two vectors of length m.
 PAIRS = 40
@@ -83,42 +82,43 @@ class MetricNewton(JointNewton):
         if self.from_metric:
             self.solves = self.pause = 2 * self.pause + 1
 
-    def steps(self, problem: GaussianProblem, point: GaussianPoint) -> tuple[Iterator[Any], int]:
+    def steps(self, problem: Problem, point: Point) -> tuple[Iterator[Any], int]:
         """Return the next step of the means, and the variances' fixed point at the current rows.
 
         Where the rows tie the two together, so that neither gets anywhere by itself, joint steps take over.
         """
-        self.jointly = self.jointly or self._is_tied(problem, point)
+        rows, at = problem.rows, point.rows
+        self.jointly = self.jointly or self._is_tied(rows, at)
         if self.jointly:
             return super().steps(problem, point)
-        precision = problem.prior.precision + problem.exact_information(point)
-        norm = np.sqrt(dot(point.gradient, point.gradient / precision))
-        self._learn(point, norm)
+        precision = rows.prior.precision + rows.exact_information(at)
+        norm = np.sqrt(dot(at.gradient, at.gradient / precision))
+        self._learn(at, norm)
         self.from_metric = bool(self.pairs) and self.solves == 0 and bool(self.trusted.all())
         if self.from_metric:
-            step, inner = self._metric(point.gradient, precision / self._share_of_diagonal(precision)), 0
+            step, inner = self._metric(at.gradient, precision / self._share_of_diagonal(precision)), 0
         else:
-            step, inner = self._solve(problem, point, precision, norm)
+            step, inner = self._solve(rows, at, precision, norm)
             self.solves = max(0, self.solves - 1)
-        self.last = (point.q.mean, point.gradient, norm)
-        q = GaussianFactors((point.q.mean + step).astype(step.dtype), 1 / np.sqrt(problem.precision(point)))
-        return _shorter(problem, point.q, q), inner
+        self.last = (at.q.mean, at.gradient, norm)
+        whole = point.q.moved((at.q.mean + step).astype(step.dtype), 1 / np.sqrt(rows.precision(at)))
+        return _shorter(problem, point.q, whole), inner
 
-    def _is_tied(self, problem: GaussianProblem, point: GaussianPoint) -> bool:
+    def _is_tied(self, rows: GaussianLatents, at: Any) -> bool:
         """Count the steps that were refused or left the variances' error as it was; return whether they are many."""
-        variances = float(np.max(problem.variance_norm(point)))
+        variances = float(np.max(rows.variance_norm(at)))
         if variances > max(STUCK * self.last_variances, ENOUGH_OF_VARIANCES):
             self.setbacks += 1
         self.last_variances = variances
-        return self.setbacks > SETBACKS and problem.joint
+        return self.setbacks > SETBACKS and rows.joint
 
-    def _learn(self, point: GaussianPoint, norm: Array) -> None:
+    def _learn(self, at: Any, norm: Array) -> None:
         """Judge the last step by the gradient that it left, and keep it as a pair."""
         if self.last is None:
             return
         mean, gradient, before = self.last
         self.trusted = (norm < ENOUGH * before)[:, 0]
-        change, fall = point.q.mean - mean, gradient - point.gradient
+        change, fall = at.q.mean - mean, gradient - at.gradient
         usable = dot(change, fall) > 1e-8 * np.sqrt(dot(change, change) * dot(fall, fall))
         if usable.any():
             self._keep(np.where(usable, change, 0), np.where(usable, fall, 0))
@@ -146,7 +146,7 @@ class MetricNewton(JointNewton):
             step += (shares.pop() - dot(pair.image, step) * pair.inverse).astype(gradient.dtype) * pair.direction
         return step
 
-    def _solve(self, problem: Any, point: GaussianPoint, precision: Array, norm: Array) -> tuple[Array, int]:
+    def _solve(self, rows: GaussianLatents, at: Any, precision: Array, norm: Array) -> tuple[Array, int]:
         """Solve for the Newton step by conjugate gradients, to FORCING; return it and the number of iterations."""
         new_pairs: list[tuple[Array, Array]] = []
 
@@ -155,31 +155,30 @@ class MetricNewton(JointNewton):
             return np.full_like(norm, (np.sqrt(dot(residual, residual / precision)) <= FORCING * norm).all(), bool)
 
         def product(direction: Array) -> tuple[Array, Array]:
-            return problem.normal_image(direction, point.terms.kappa)
+            return rows.normal_image(direction, at.terms.kappa)
 
         metric = partial(self._metric, precision=precision)
-        step = conjugate_gradients(
-            point.gradient, product, metric, enough, INNER, lambda *pair: new_pairs.append(pair)
-        ).x
+        step = conjugate_gradients(at.gradient, product, metric, enough, INNER, lambda *pair: new_pairs.append(pair)).x
         # Not before the solve has ended: conjugate gradients need one and the same metric throughout.
         for pair in new_pairs:
             self._keep(*pair)
         return step, len(new_pairs)
 
 
-def _shorter(problem: GaussianProblem, old: GaussianFactors, whole: GaussianFactors) -> Iterator[GaussianFactors]:
+def _shorter(problem: Problem, old: LayeredFactors, whole: LayeredFactors) -> Iterator[LayeredFactors]:
     """Yield a step and parts of it, straight in the means and in the precisions."""
     yield whole
     share: Any = 1.0
-    if not problem.family.curvature_is_bounded:
+    if not problem.rows.layer.family.curvature_is_bounded:
         # Where a grows like an exponential, a step too long by far is the rule, and halving it would take long.
-        share = safe_share(problem, whole.mean - old.mean)
-        yield part_way(old, whole, share)
+        share = safe_share(problem.rows, whole.mean - old.mean)
+        yield problem.shorter(old, whole, share)
     for halvings in range(1, SHORTER_STEPS + 1):
-        yield part_way(old, whole, 0.5**halvings * share)
+        yield problem.shorter(old, whole, 0.5**halvings * share)
 
 
-def newton(problem: GaussianProblem, point: GaussianPoint, method: str) -> Newton:
+def newton(problem: Problem, point: Point, method: str) -> Newton:
     """Return joint steps where the system is cheap to factor, or has no host arrays, and else separate ones."""
-    jointly = not problem.on_host or (problem.joint and newton_system.cost(problem) <= newton_system.CHEAP)
+    rows = problem.rows
+    jointly = not rows.on_host or (rows.joint and newton_system.cost(rows) <= newton_system.CHEAP)
     return JointNewton() if jointly else MetricNewton(len(point.objective))

@@ -24,9 +24,7 @@ from forestmix.arrays import Array, host
 from forestmix.inference.base import Proposal, Steps
 from forestmix.inference.plain import plain_retreats, step_sets
 from forestmix.partition import Partition
-from forestmix.problem.latent import LatentProblem
 from forestmix.problem.newton_system import NewtonStep, newton_step
-from forestmix.problem.points import LatentPoint
 
 #: Shorter joint steps that are tried, and what each is of the last.
 SHORTER, SHRINK = 25, 0.25
@@ -87,17 +85,18 @@ class JointNewton(Newton):
 
     def joint_steps(self, problem: Any, point: Any) -> Iterator[Any]:
         """Yield the whole step with straight precisions, then with straight variances, and shorter ones of these."""
-        step, whole = newton_step(problem, point), np.ones((len(point.objective), 1))
-        yield moved(problem, point.q, step, whole, straight="precision")
-        yield moved(problem, point.q, step, whole, straight="variance")
-        share = np.minimum(self.stretch * safe_share(problem, step.mean), 0.5)
+        rows, at = problem.rows, point.rows
+        step, whole = newton_step(rows, at), np.ones((len(point.objective), 1))
+        yield moved(rows, point.q, step, whole, straight="precision")
+        yield moved(rows, point.q, step, whole, straight="variance")
+        share = np.minimum(self.stretch * safe_share(rows, step.mean), 0.5)
         self.stretch /= SHRINK
         for k in range(SHORTER):
-            yield moved(problem, point.q, step, SHRINK**k * share, straight="variance")
+            yield moved(rows, point.q, step, SHRINK**k * share, straight="variance")
             self.stretch *= SHRINK
 
 
-def moved(problem: Any, q: Any, step: NewtonStep, share: Array, *, straight: Literal["precision", "variance"]) -> Any:
+def moved(rows: Any, q: Any, step: NewtonStep, share: Array, *, straight: Literal["precision", "variance"]) -> Any:
     """Return the factors that go the fraction ``share``, (N, 1), of a step.
 
     Where the precisions ``1 / sigma^2`` go straight, a step without coupling ends at the variances' fixed point. Where
@@ -107,23 +106,23 @@ def moved(problem: Any, q: Any, step: NewtonStep, share: Array, *, straight: Lit
     xp = array_api_compat.array_namespace(q.mean)
     far = xp.asarray(share, dtype=step.mean.dtype, device=array_api_compat.device(q.mean))
     mean = xp.astype(q.mean + far * step.mean, q.mean.dtype)
-    prior, change = problem.prior.precision, 2 * far * step.log_sd
+    prior, change = rows.prior.precision, 2 * far * step.log_sd
     precision = xp.astype(q.sd, change.dtype) ** -2.0
     least = xp.maximum(prior + 0 * precision, 1e-2 * precision * xp.astype(prior == 0, precision.dtype))
     factor = xp.minimum(1 - change, xp.full_like(change, MOST_NARROWED))
     if straight == "variance":
         factor = xp.where(change > 0, 1 / (1 + xp.abs(change)), factor)
-    return type(q)(mean, xp.astype(xp.maximum(precision * factor, least) ** -0.5, q.sd.dtype))
+    return q.moved(mean, xp.astype(xp.maximum(precision * factor, least) ** -0.5, q.sd.dtype))
 
 
-def safe_share(problem: Any, step: Any) -> Array:
+def safe_share(rows: Any, step: Any) -> Array:
     """Return the part ``log(1 + d) / d`` of a step of the means that is safe, d the most that it moves a row, (N, 1).
 
     Where the third derivative of ``a`` is at most the second, as for Poisson and logistic rows, that part of a Newton
     step cannot lower the objective (Sun and Tran-Dinh, *Generalized self-concordant functions*, Math. Program. 178,
     2019). It is short for the sake of the worst case, so the whole step is tried first.
     """
-    shift = problem.weights.forward(step)
+    shift = rows.weights.forward(step)
     xp = array_api_compat.array_namespace(shift)
     largest = np.maximum(host(xp.max(xp.abs(shift), axis=1)).astype(np.float64), 1e-300)[:, None]
     return np.log1p(largest) / largest
@@ -152,7 +151,7 @@ class TiltedNewton(Newton):
         if self.made > PLAIN:
             self.damping[which] *= DAMP / EASE
 
-    def steps(self, problem: LatentProblem, point: LatentPoint) -> tuple[Iterator[Any], int]:
+    def steps(self, problem: Any, point: Any) -> tuple[Iterator[Any], int]:
         """Return plain steps first, and Newton steps then; a sweep for observations that these do not move.
 
         Counts can be trapped: certain of a value from which the surrogate, narrower than the ELBO, leads nowhere. And
@@ -161,9 +160,10 @@ class TiltedNewton(Newton):
         self.made += 1
         if self.made <= PLAIN:
             return iter([step_sets(problem, point, "red-black")[0]]), 0
-        rows, q, above = problem.interfaces[0], point.q.layers[0], problem.above(point.q, 0)
-        of_rows = rows.slope(problem.seen(point.q, 0), q)
-        slope = rows.gradient(of_rows, q, above)
+        rows, place = problem.rows, problem.place(point.q, 0)
+        q, above = place.parents, place.above
+        of_rows = rows.slope(place.seen, q)
+        slope = rows.gradient(of_rows, place)
         step, inner = rows.solve(slope, q.sd, self.damping * rows.information[0])
         if rows.kind.discrete:
             # Tables of counts are as long as their means are large: these at most double, beyond what is small.

@@ -10,7 +10,8 @@ import numpy as np
 from forestmix.inference.base import Proposal, Steps
 from forestmix.partition import Partition
 from forestmix.problem.backtracking import longest_step
-from forestmix.problem.base import Acceleration, sets_of_layers
+from forestmix.problem.interfaces.base import Acceleration
+from forestmix.problem.problem import sets_of_layers
 
 #: How often the plain step is halved before no step is taken.
 PLAIN_HALVINGS = 40
@@ -83,7 +84,7 @@ def plain_retreats(problem: Any, point: Any) -> Iterator[Any]:
         yield step_sets(problem, point, "red-black")[0]
         yield point.q
         return
-    plain, everywhere = problem.plain_step(point, None), np.ones((len(point.objective), 1))
+    plain, everywhere = problem.plain_step(point), np.ones((len(point.objective), 1))
     for halvings in range(PLAIN_HALVINGS):
         yield problem.shorter(point.q, plain, 0.5**halvings * everywhere) if halvings else plain
     yield point.q

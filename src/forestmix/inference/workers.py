@@ -33,9 +33,9 @@ from forestmix.errors import ArgumentError
 from forestmix.families import Gaussian
 from forestmix.inference.base import Proposal, Steps
 from forestmix.inference.plain import plain_retreats
-from forestmix.latents import GaussianFactors
 from forestmix.model import Layer
 from forestmix.problem.conjugate import conjugate_gradients
+from forestmix.problem.points import LayeredFactors
 from forestmix.weights.base import Weights
 
 MODES = ("synchronous", "stale")
@@ -113,18 +113,19 @@ def check_workers(workers: str | None, groups: Any) -> None:
         raise ArgumentError("groups must be None when workers are given: each worker has a group of its own.")
 
 
-def take_turns(problem: Any, point: Any, *, stale: bool) -> GaussianFactors:
+def take_turns(problem: Any, point: Any, *, stale: bool) -> LayeredFactors:
     """Return the factors after TURNS turns of every worker."""
-    chunks, q, prior = problem.weights.chunks, point.q, problem.prior
+    its_rows, q = problem.rows, point.q
+    chunks, prior = its_rows.weights.chunks, its_rows.prior
     groups = [
         Group(q.mean[:, own], q.sd[:, own], PriorMoments(prior.mean[own], prior.precision[own]), _SILENT)
         for own in chunks.columns
     ]
-    rule = Rule(problem.engine.inner, problem.model.dtype, problem.objective_name == "fm")
+    rule = Rule(its_rows.engine.inner, problem.model.dtype, problem.objective_name == "fm")
     states = chunks.map(_tell, chunks.place(groups))
     go = chunks.without_waiting if stale else chunks.in_turns
-    found = chunks.fetch(go(partial(_turn, rule), states, _told, problem.rows.handles[0], TURNS))
-    return GaussianFactors(*(np.concatenate(part, axis=1) for part in zip(*(one[:2] for one in found), strict=True)))
+    found = chunks.fetch(go(partial(_turn, rule), states, _told, its_rows.held.handles[0], TURNS))
+    return q.moved(*(np.concatenate(part, axis=1) for part in zip(*(one[:2] for one in found), strict=True)))
 
 
 _SILENT = Three(None, None, None)

@@ -56,70 +56,70 @@ class NewtonStep(NamedTuple):
     decrement: Array
 
 
-def cost(problem: Any) -> float:
+def cost(rows: Any) -> float:
     """Return how many multiplications a step takes; infinite where there is no factor, or W is not in one piece."""
-    if not problem.on_host or problem.weights.chunks is not None:
+    if not rows.on_host or rows.weights.chunks is not None:
         return np.inf
-    n, m = problem.weights.shape
-    return 4.0 * problem.n_observations * (n + m) * m * m
+    n, m = rows.weights.shape
+    return 4.0 * rows.n_observations * (n + m) * m * m
 
 
-def newton_step(problem: Any, point: Any) -> NewtonStep:
+def newton_step(rows: Any, at: Any) -> NewtonStep:
     """Return the Newton step of each observation, by a factor where that is affordable."""
-    return _factored_step(problem, point) if affordable(problem) else _iterated_step(problem, point)
+    return _factored_step(rows, at) if affordable(rows) else _iterated_step(rows, at)
 
 
-def _factored_step(problem: Any, point: Any) -> NewtonStep:
-    W = problem.weights.toarray().astype(np.float64)
-    slopes = _row_slopes(problem, point) if problem.joint else None
-    prior = problem.prior.precision.astype(np.float64)
+def _factored_step(rows: Any, at: Any) -> NewtonStep:
+    W = rows.weights.toarray().astype(np.float64)
+    slopes = _row_slopes(rows, at) if rows.joint else None
+    prior = rows.prior.precision.astype(np.float64)
     factor, found = None, []
-    for k in range(len(point.gradient)):
-        if factor is None or len(point.terms.kappa) > 1:
-            factor = _Factor(W, point.terms.kappa[k].astype(np.float64), prior)
+    for k in range(len(at.gradient)):
+        if factor is None or len(at.terms.kappa) > 1:
+            factor = _Factor(W, at.terms.kappa[k].astype(np.float64), prior)
         own = None if slopes is None else (slopes[0][k], slopes[1][k])
-        found.append(_Factored(problem, point, factor, k).solve(own))
+        found.append(_Factored(rows, at, factor, k).solve(own))
     return NewtonStep(*map(np.array, zip(*found, strict=True)))
 
 
-def _row_slopes(problem: Any, point: Any) -> tuple[Any, Any]:
+def _row_slopes(rows: Any, at: Any) -> tuple[Any, Any]:
     """Return f and h of the rows, (N, n), 0 where x is missing."""
-    spread = problem.row_spread(point.q.sd)
+    spread = rows.row_spread(at.q.sd)
     # The ellipsis makes an array of what an engine may have left with chunks of W.
-    third, fourth = curvature_slopes(problem.row_data, point.terms.eta[...], spread)
-    if problem.objective_name == "elbo":
+    third, fourth = curvature_slopes(rows.row_data, at.terms.eta[...], spread)
+    if rows.objective == "elbo":
         return third, fourth
-    return spread * third, point.terms.kappa + spread**2 * fourth
+    return spread * third, at.terms.kappa + spread**2 * fourth
 
 
-def affordable(problem: Any) -> bool:
+def affordable(rows: Any) -> bool:
     """Return whether a factor is affordable."""
-    return cost(problem) <= AFFORDABLE
+    return cost(rows) <= AFFORDABLE
 
 
-def distance(problem: Any, point: Any, *, exactly: bool) -> Array:
+def distance(rows: Any, at: Any, *, exactly: bool) -> Array:
     """Return how many posterior standard deviations a mean may be from the optimum, (N,).
 
     ``exactly``: by a factor where that is affordable, see ``NewtonStep``; and else by the prior's curvature.
     """
-    if not (exactly and affordable(problem)):
-        if problem.on_host:
-            squared = problem.stacked.prior_variance(point.gradient.astype(np.float64))
+    if not (exactly and affordable(rows)):
+        if rows.on_host:
+            squared = rows.stacked.prior_variance(at.gradient.astype(np.float64))
         else:
-            squared = host(form(point.gradient, 1 / problem.prior.precision))
-        return np.sqrt(squared + problem.variance_norm(point) ** 2 * problem.size)
-    parts = [newton_step(problem, point).decrement, _rounding_of_rows(problem, point)]
-    if not problem.joint:
-        excess = problem.precision(point) * point.q.sd.astype(np.float64) ** 2 - 1
+            squared = host(form(at.gradient, 1 / rows.prior.precision))
+        return np.sqrt(squared + rows.variance_norm(at) ** 2 * rows.size)
+    parts = [newton_step(rows, at).decrement, _rounding_of_rows(rows, at)]
+    if not rows.joint:
+        excess = rows.precision(at) * at.q.sd.astype(np.float64) ** 2 - 1
         parts.append(np.sqrt(inner(excess, excess)))
     return np.sqrt(sum(part**2 for part in parts))
 
 
-def _rounding_of_rows(problem: Any, point: Any) -> Array:
+def _rounding_of_rows(rows: Any, at: Any) -> Array:
     """Return what rounding of the row means may hide of a decrement, (N,): units in the last place of their terms."""
-    layer, unit = problem.layer, float(np.finfo(problem.model.dtype).eps)
-    terms = abs(layer.weights).forward(np.abs(point.q.mean)) + np.abs(layer.bias)
-    return unit * np.sqrt(inner(point.terms.kappa * terms, terms))
+    layer, unit = rows.layer, rows.rounding_unit
+    terms = abs(layer.weights).forward(np.abs(at.q.mean)) + np.abs(layer.bias)
+    return unit * np.sqrt(inner(at.terms.kappa * terms, terms))
 
 
 class _Factor(OrthogonalFactor):
@@ -135,21 +135,21 @@ class _Factor(OrthogonalFactor):
 class _Factored:
     """The system of one observation, by its factor."""
 
-    def __init__(self, problem: Any, point: Any, factor: _Factor, k: int) -> None:
+    def __init__(self, rows: Any, at: Any, factor: _Factor, k: int) -> None:
         def row(batch: Array) -> Array:
             return batch[min(k, len(batch) - 1)].astype(np.float64)
 
-        prior = problem.prior.precision.astype(np.float64)
-        self.factor, self.prior, self.sd = factor, prior, row(point.q.sd)
-        self.paper = problem.objective_name == "fm"
-        error, mean = row(point.terms.error), row(point.q.mean)
-        away = np.concatenate([factor.inverse * error, np.sqrt(prior) * (problem.prior.mean - mean)])
+        prior = rows.prior.precision.astype(np.float64)
+        self.factor, self.prior, self.sd = factor, prior, row(at.q.sd)
+        self.paper = rows.objective == "fm"
+        error, mean = row(at.terms.error), row(at.q.mean)
+        away = np.concatenate([factor.inverse * error, np.sqrt(prior) * (rows.prior.mean - mean)])
         self.right = factor.Q.T @ away
         if not factor.seen.all():
             # Rows whose curvature has underflowed still have a slope.
             unseen = ~factor.seen
             self.right += factor.solve_transposed(factor.W[unseen].T @ error[unseen])
-        self.slope = 1.0 - self.sd**2 * (prior + row(problem.information(point)))
+        self.slope = 1.0 - self.sd**2 * (prior + row(rows.information(at)))
 
     def solve(self, slopes: tuple[Array, Array] | None) -> tuple[Array, Array, float]:
         """Return p, u and the decrement."""
@@ -183,8 +183,8 @@ class _Factored:
         return slope / safe, B, slope
 
 
-def _iterated_step(problem: Any, point: Any) -> NewtonStep:
-    system = _Products(problem, point)
+def _iterated_step(rows: Any, at: Any) -> NewtonStep:
+    system = _Products(rows, at)
     first = dot(system.slope, system.slope / system.diagonal)
     step = conjugate_gradients(
         system.slope,
@@ -193,7 +193,7 @@ def _iterated_step(problem: Any, point: Any) -> NewtonStep:
         lambda residual, squared: squared <= FORCING**2 * first,
         INNER,
     ).x
-    m = problem.size
+    m = rows.size
     promised = np.maximum(host(dot(system.slope, step))[:, 0].astype(np.float64), 0.0)
     return NewtonStep(step[:, :m], step[:, m:], np.sqrt(promised))
 
@@ -201,17 +201,17 @@ def _iterated_step(problem: Any, point: Any) -> NewtonStep:
 class _Products:
     """Slope and second derivatives in (p, u) of all observations, each (N, 2 m)."""
 
-    def __init__(self, problem: Any, point: Any) -> None:
-        self.xp = xp = array_api_compat.array_namespace(point.gradient)
-        self.weights, self.prior, self.kappa = problem.weights, problem.prior.precision, point.terms.kappa
-        self.f, self.h = _row_slopes(problem, point)
-        sd, precision = point.q.sd + 0 * point.gradient, problem.precision(point)
-        paper = problem.objective_name == "fm"
+    def __init__(self, rows: Any, at: Any) -> None:
+        self.xp = xp = array_api_compat.array_namespace(at.gradient)
+        self.weights, self.prior, self.kappa = rows.weights, rows.prior.precision, at.terms.kappa
+        self.f, self.h = _row_slopes(rows, at)
+        sd, precision = at.q.sd + 0 * at.gradient, rows.precision(at)
+        paper = rows.objective == "fm"
         self.entries, self.scale = (abs(self.weights), sd) if paper else (self.weights.square(), sd**2)
         own = self.scale**2 * self.entries.square().adjoint(xp.maximum(self.h, xp.zeros_like(self.h)))
         self.safe = 1 + sd**2 * (self.prior if paper else xp.maximum(precision + 0 * sd, sd**-2.0))
-        self.slope = xp.concat([point.gradient, 1 - sd**2 * precision], axis=1)
-        exact = self.prior + problem.exact_information(point) + 0 * sd
+        self.slope = xp.concat([at.gradient, 1 - sd**2 * precision], axis=1)
+        exact = self.prior + rows.exact_information(at) + 0 * sd
         self.diagonal = xp.concat([exact, self.safe + own], axis=1)
 
     def product(self, direction: Any) -> tuple[Any, Any]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
-import numpy as np
+import array_api_compat
 
 from forestmix.arrays import Array
 from forestmix.engines.protocol import RowTerms
@@ -14,55 +14,8 @@ from forestmix.latents import Batch, Factors, GaussianFactors
 
 
 @dataclass(frozen=True)
-class GaussianPoint(Batch):
-    """Factors q with all that was computed at them, for each observation of a batch.
-
-    ``objective`` and ``rounding``: (N,), on the host; ``gradient``: slope of the objective in the means, (N, m);
-    ``terms``: of the rows; ``curvature``: ``D``, and ``exact``: ``H_j = sum_i w_ij^2 kappa_i``, (N or 1, m), each
-    ``None`` where it was not asked for.
-    """
-
-    q: GaussianFactors
-    objective: Array
-    rounding: Array
-    gradient: Any
-    terms: RowTerms
-    curvature: Any
-    exact: Any
-    carried: ClassVar[bool] = False
-
-    @property
-    def origin(self) -> GaussianPoint:
-        """The point at which the rows were looked at: this one."""
-        return self
-
-
-@dataclass(frozen=True)
-class CarriedPoint(Batch):
-    """A point whose objective and gradient follow from a step along a line, with the variances held.
-
-    The rows were last looked at in ``origin``. ``squared_norm``: ``gradient^T P^-1 gradient``, (N,), with P the
-    precision of q at its optimum, ``None`` where it is not known; ``variance_norm``: the variances' relative error,
-    (N,), which such steps leave as it is.
-    """
-
-    origin: GaussianPoint
-    q: GaussianFactors
-    objective: Array
-    gradient: Any
-    squared_norm: Array | None
-    variance_norm: Array
-    carried: ClassVar[bool] = True
-
-    @property
-    def rounding(self) -> Array:
-        """That of the point where the rows were looked at."""
-        return self.origin.rounding
-
-
-@dataclass(frozen=True)
 class LayeredFactors(Batch):
-    """The factors of every latent layer, the lowest first, and the auxiliary parameters of the rows below each."""
+    """The factors above every interface, the lowest first, and the auxiliary parameters of the rows below each."""
 
     layers: tuple[Factors, ...]
     auxiliary: tuple[Batch | None, ...]
@@ -70,23 +23,88 @@ class LayeredFactors(Batch):
     @cached_property
     def mean(self) -> Array:
         """The means of all layers, stacked."""
-        return np.concatenate([q.mean for q in self.layers], axis=1)
+        return _stacked([q.mean for q in self.layers])
 
     @cached_property
     def sd(self) -> Array:
         """The standard deviations of all layers, stacked."""
-        return np.concatenate([np.broadcast_to(q.sd, q.mean.shape) for q in self.layers], axis=1)
+        return _stacked([q.sd for q in self.layers])
 
     def replace(self, layer: int, q: Factors) -> LayeredFactors:
         """Return the factors with one layer changed."""
         return LayeredFactors((*self.layers[:layer], q, *self.layers[layer + 1 :]), self.auxiliary)
 
+    def moved(self, mean: Any, sd: Any) -> LayeredFactors:
+        """Return Gaussian factors with other means and standard deviations, in arrays of the same library."""
+        return self.replace(0, type(self.layers[0])(mean, sd))  # type: ignore[call-arg]
+
 
 @dataclass(frozen=True)
-class LatentPoint(Batch):
-    """Factors with the bound at them: ``objective`` and ``rounding`` of each observation, (N,)."""
+class RowsPoint(Batch):
+    """What an engine found at Gaussian factors q, for each observation of a batch.
+
+    ``gradient``: slope of the objective in the means, (N, m); ``terms``: of the rows; ``curvature``: ``D``, and
+    ``exact``: ``H_j = sum_i w_ij^2 kappa_i``, (N or 1, m), each ``None`` where it was not asked for.
+    """
+
+    q: GaussianFactors
+    gradient: Any
+    terms: RowTerms
+    curvature: Any
+    exact: Any
+    carried: ClassVar[bool] = False
+
+    @property
+    def origin(self) -> RowsPoint:
+        """The point at which the rows were looked at: this one."""
+        return self
+
+
+@dataclass(frozen=True)
+class CarriedRows(Batch):
+    """The same where objective and gradient follow from a step along a line, with the variances held.
+
+    The rows were last looked at in ``origin``. ``squared_norm``: ``gradient^T P^-1 gradient``, (N,), with P the
+    precision of q at its optimum, ``None`` where it is not known; ``variance_norm``: the variances' relative error,
+    (N,), which such steps leave as it is.
+    """
+
+    origin: RowsPoint
+    q: GaussianFactors
+    gradient: Any
+    squared_norm: Array | None
+    variance_norm: Array
+    carried: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class Point(Batch):
+    """Factors with the bound at them.
+
+    ``objective``, and ``rounding``, which says how far it may be off: (N,) each, on the host; ``found``: what each
+    interface knows there, ``None`` where it keeps nothing.
+    """
 
     q: LayeredFactors
     objective: Array
     rounding: Array
-    carried: ClassVar[bool] = False
+    found: tuple[Any, ...]
+
+    @property
+    def rows(self) -> Any:
+        """What the lowest interface knows, which is the only one where all latents are Gaussian."""
+        return self.found[0]
+
+    @property
+    def carried(self) -> bool:
+        """Whether the rows were not looked at."""
+        return self.rows is not None and self.rows.carried
+
+
+def _stacked(parts: list[Any]) -> Any:
+    """Return arrays side by side, one row for each observation; a single one as it is."""
+    if len(parts) == 1:
+        return parts[0]
+    count = max(len(part) for part in parts)
+    xp = array_api_compat.array_namespace(*parts)
+    return xp.concat([xp.broadcast_to(part, (count, part.shape[1])) for part in parts], axis=1)

@@ -18,15 +18,15 @@ WEIGHT = 1e6
 ROUNDS = 10
 
 
-def placed(problem: Any, q: GaussianFactors) -> GaussianFactors:
+def placed(rows: Any, q: GaussianFactors) -> GaussianFactors:
     """Return factors in the library and place of W; there each observation has its own standard deviations."""
-    if problem.on_host:
+    if rows.on_host:
         return q
-    shape = (problem.n_observations, problem.size)
-    return ArrayFactors(*(problem.moved(np.broadcast_to(host(part), shape)) for part in (q.mean, q.sd)))
+    shape = (rows.n_observations, rows.size)
+    return ArrayFactors(*(rows.moved(np.broadcast_to(host(part), shape)) for part in (q.mean, q.sd)))
 
 
-def gaussian_start(problem: Any) -> GaussianFactors:
+def gaussian_start(rows: Any) -> GaussianFactors:
     """Return q at the prior, its standard deviations narrowed where the rows call for it.
 
     Rows of varying curvature see the spread of q through ``E a(m + s z)``, and a fast-growing ``a`` overflows at the
@@ -34,23 +34,23 @@ def gaussian_start(problem: Any) -> GaussianFactors:
     standard deviations are divided by it, which leaves every row with a spread of at most 1. The first step gives each
     latent a width of its own. Where ``a`` is too large at the prior mean, the start lies where it is not.
     """
-    shape = (problem.n_observations, problem.size)
-    mean, sd = problem.stacked.prior_moments()
+    shape = (rows.n_observations, rows.size)
+    mean, sd = rows.stacked.prior_moments()
     start = GaussianFactors(np.broadcast_to(mean, shape).copy(), np.broadcast_to(sd, (1, shape[1])).copy())
-    if problem.quadratic:
-        return placed(problem, start)
-    if problem.on_host and not problem.family.curvature_is_bounded:
-        start = GaussianFactors(_moderate_means(problem, start), start.sd)
-    widest = float(problem.xp.max(abs(problem.weights).forward(problem.moved(sd))))
-    return placed(problem, GaussianFactors(start.mean, (start.sd / max(widest, 1)).astype(start.sd.dtype)))
+    if rows.quadratic:
+        return placed(rows, start)
+    if rows.on_host and not rows.layer.family.curvature_is_bounded:
+        start = GaussianFactors(_moderate_means(rows, start), start.sd)
+    widest = float(rows.xp.max(abs(rows.weights).forward(rows.moved(sd))))
+    return placed(rows, GaussianFactors(start.mean, (start.sd / max(widest, 1)).astype(start.sd.dtype)))
 
 
-def _moderate_means(problem: Any, start: GaussianFactors) -> Array:
+def _moderate_means(rows: Any, start: GaussianFactors) -> Array:
     """Return the prior means, moved by as little as makes all row means moderate: a least squares problem.
 
     What makes some rows moderate may make others too large: then those are moved as well.
     """
-    layer, mean, observed = problem.layer, start.mean, problem.data.observed
+    layer, mean, observed = rows.layer, start.mean, rows.data.observed
     there = np.ones((1, layer.size), bool) if observed is None else observed
     for k in range(len(mean)):
         prior, moved = mean[k].astype(np.float64), np.zeros(layer.size, bool)

@@ -1,8 +1,9 @@
-"""Where two layers of a deep model meet: rows below, and the latents above that are their parents (docs/deep.md).
+"""Where two layers of a model meet: rows below, and the latents above that are their parents (docs/deep.md).
 
-With ``m_i = E eta_i`` the mean of a row's natural parameter, the bound of a whole model is a sum over layers::
+With ``m_i = E eta_i`` the mean of a row's natural parameter, the bound of a whole model is a sum over its interfaces
+(paper, appendix C)::
 
-    sum_i log p(x_i | m_i) - sum_l KL(q^l || p(y^l | m^l)) - sum of the excesses of all interfaces
+    sum_i log p(x_i | m_i) - sum_l [ KL(q^l || p(y^l | m^l)) + the excess of the rows below y^l ]
     excess_i = (E a(eta_i), or a bound on it) - a(m_i)
 
 so an interface needs to know its excess, and what the rows tell each parent. What a row has seen of itself is
@@ -12,9 +13,12 @@ so an interface needs to know its excess, and what the rows tell each parent. Wh
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from enum import Enum, auto
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -22,8 +26,28 @@ from forestmix.arrays import Array, total
 from forestmix.engines.protocol import Want
 from forestmix.engines.reference import ReferenceEngine
 from forestmix.errors import ArgumentError
-from forestmix.latents import Batch, Factors
-from forestmix.model import Layer
+from forestmix.latents import Batch, Factors, GaussianFactors, SpikeSlabFactors
+from forestmix.model import Layer, Observations
+from forestmix.partition import Partition
+from forestmix.problem.updates import part_way
+
+#: How many units of rounding, relative to the size of its terms, an objective may seem to fall by.
+ROUNDING_UNITS = 64
+#: The largest standard deviation to start with, relative to the root of the largest number.
+WIDEST = 1e-4
+
+
+class Acceleration(Enum):
+    """The accelerated steps that the only interface of a model allows.
+
+    ``CONJUGATE``: the objective is quadratic in the means; ``NEWTON``: Gaussian latents under rows of varying
+    curvature; ``TILTED``: latents of any family under Gaussian rows; ``NONE``: plain steps only.
+    """
+
+    CONJUGATE = auto()
+    NEWTON = auto()
+    TILTED = auto()
+    NONE = auto()
 
 
 @dataclass(frozen=True)
@@ -34,28 +58,48 @@ class Above:
     eta: Array
 
 
+class Place(NamedTuple):
+    """What an interface is given: what its rows have seen, their parents, and what these have above them."""
+
+    seen: Array
+    parents: Any
+    auxiliary: Any
+    above: Above
+
+
 class Interface(ABC):
     """The rows of a layer and their parents' factors.
 
     Args:
         layer: the layer of the rows.
         kind: the class of the parents' factors.
-        observed: which rows are there, (N, n), or ``None`` if all are.
+        data: the observations, where the rows are those of x, and ``None`` for latent rows.
         objective: the bound on ``E a(eta_i)``: "elbo" for itself, or "fm".
 
     """
 
-    #: Whether the rows are Gaussian, so that the bound is quadratic in the means.
-    quadratic: ClassVar[bool] = False
+    #: Whether the parents are all latents of a model with Gaussian ones, evaluated by an engine.
+    by_engine: ClassVar[bool] = False
+    acceleration = Acceleration.NONE
 
-    def __init__(self, layer: Layer, kind: type[Factors], observed: Array | None, objective: str) -> None:
-        self.layer, self.kind, self.observed, self.objective = layer, kind, observed, objective
+    def __init__(self, layer: Layer, kind: type[Factors], data: Observations | None, objective: str) -> None:
+        self.layer, self.kind, self.data, self.objective = layer, kind, data, objective
+
+    @property
+    def observed(self) -> Array | None:
+        """Which rows are there, (N, n), or ``None`` if all are."""
+        return None if self.data is None else self.data.observed
+
+    @property
+    def rounding_unit(self) -> float:
+        """The last place of the model's precision."""
+        return float(np.finfo(self.layer.dtype).eps)
 
     def take(self, keep: Array) -> Self:
         """Return the interface of the chosen observations."""
         chosen = copy(self)
         chosen.layer = self.layer.take_observations(keep)
-        chosen.observed = None if self.observed is None else self.observed[keep]
+        chosen.data = None if self.data is None else self.data.take(keep)
         return chosen
 
     def majorant(self, kappa: Array, sd: Array) -> Array:
@@ -63,7 +107,7 @@ class Interface(ABC):
         found = ReferenceEngine().curvatures(self.layer, kappa, sd, Want.CURVATURE)[0]
         return found.astype(np.float64) / sd
 
-    def exact_information(self, kappa: Array) -> Array:
+    def exact_curvature(self, kappa: Array) -> Array:
         """Return ``H_j = sum_i w_ij^2 kappa_i``, which serves one parent by itself."""
         return self.layer.weights.square().adjoint(kappa).astype(np.float64)
 
@@ -79,39 +123,122 @@ class Interface(ABC):
         """Return the terms of the rows, 0 where a row is missing."""
         return terms if self.observed is None else np.where(self.observed, terms, 0.0)
 
-    def start(self, parents: Factors, *, best: bool = False) -> Batch | None:
+    def given(self, layers: Sequence[Any], count: int) -> Any:
+        """Return the factors of the parents from those of the latent layers they are, for so many observations."""
+        return layers[0].expanded(count)
+
+    def split(self, parents: Any) -> tuple[Any, ...]:
+        """Return the factors of each latent layer that the parents are."""
+        return (parents,)
+
+    def first(self, above: Above) -> Any:
+        """Return the parents to start with: those of the prior.
+
+        One so wide that the squares of its values would overflow is cut down to what is left, by a precision that
+        others do not feel.
+        """
+        least = WIDEST**-2 / float(np.finfo(self.layer.dtype).max)
+        return self.kind.tilted(above.family, above.eta, np.full_like(above.eta, least), np.zeros_like(above.eta))
+
+    def start(self, parents: Any, *, best: bool = False) -> Batch | None:
         """Return auxiliary parameters to start with, safe ones or the best; ``None`` where there are none to keep."""
         return None
 
-    def improve(self, parents: Factors, auxiliary: Any) -> Any:
+    def improve(self, parents: Any, auxiliary: Any) -> Any:
         """Return auxiliary parameters that are better for every row, or the same."""
         return auxiliary
 
     @abstractmethod
-    def excess(self, parents: Factors, auxiliary: Any) -> Array:
+    def excess(self, parents: Any, auxiliary: Any) -> Array:
         """Return the excess of every row, (N, n); 0 for a missing one."""
 
-    def total_excess(self, parents: Factors, auxiliary: Any) -> Array:
+    def total_excess(self, parents: Any, auxiliary: Any) -> Array:
         """Return the sum of the excesses of each observation, (N,)."""
         return total(self.excess(parents, auxiliary))
 
+    def gap(self, place: Place, other: Interface, at_other: Place) -> Array:
+        """Return by how much more the rows lose here than at another bound, (N, n)."""
+        return self.excess(place.parents, place.auxiliary) - other.excess(at_other.parents, at_other.auxiliary)
+
+    def evaluate(self, place: Place, known: Any = None) -> tuple[Array, Array, Any]:
+        """Return this part of the bound, the size of its terms, (N,) each, and what else is known at the place.
+
+        ``known`` is what was known at another place, and may help.
+        """
+        parents, above = place.parents, place.above
+        divergence, excess = parents.relative_entropy(above.family, above.eta), self.total_excess(*place[1:3])
+        value, size = -total(divergence) - excess, total(np.abs(divergence)) + np.abs(excess)
+        size = size + total(_cancelling(parents, above))
+        if self.data is None:
+            return value, size, None
+        terms = self.layer.family.expectations(self.data.x, self.eta(parents), np.zeros(()))
+        rows, error = self.masked(terms.log_likelihood), self.masked(np.abs(terms.error))
+        # What rounding leaves of eta counts with the slope of the likelihood, however small eta itself may be.
+        return total(rows) + value, size + total(np.abs(rows)) + total(error * self.row_sizes(parents)), None
+
+    def row_sizes(self, parents: Factors) -> Array:
+        """Return the size of what each ``x_i - eta_i`` is made of, (N, n): weights times means, in root mean squares.
+
+        The mean of a Laplace factor is the sum of its location and its distance from it, either of which may be large.
+        """
+        assert self.data is not None
+        means = np.hypot(parents.mean, getattr(parents, "location", 0.0))
+        terms = self._typical_weight * np.sqrt(np.sum(means**2, axis=1, keepdims=True))
+        return terms + np.abs(self.eta(parents)) + np.abs(self.data.x) + np.abs(self.layer.bias)
+
+    @cached_property
+    def _typical_weight(self) -> Array:
+        """The root mean square of each row of W, (1, n)."""
+        m = self.layer.n_parents
+        return np.sqrt(self.layer.weights.square().forward(np.full((1, m), 1 / m)).astype(np.float64))
+
     @abstractmethod
-    def target(self, seen: Array, parents: Factors, auxiliary: Any, above: Above) -> Factors:
+    def target(self, place: Place, known: Any = None) -> Factors:
         """Return the factors that each parent would take by itself, the others held."""
 
-    def step(self, seen: Array, parents: Factors, auxiliary: Any, above: Above) -> Factors:
+    def step(self, place: Place, known: Any = None, layers: Sequence[int] | None = None) -> Any:
         """Return the parents after a parallel step that is made not to lower the bound.
 
-        That is the target itself where the parents are apart in the bound, so that all may go there at once.
+        That is the target itself where the parents are apart in the bound, so that all may go there at once. ``layers``
+        are those of them to update, ``None`` for all.
         """
-        return self.target(seen, parents, auxiliary, above)
+        return self.target(place, known)
 
-    def sweep(self, seen: Array, parents: Factors, above: Above, order: Array) -> Factors:
-        """Return the parents after each was updated to its exact optimum in turn, in this order."""
+    def shorter(self, old: Any, new: Any, share: Array) -> Any:
+        """Return Gaussian parents the fraction ``share`` of the way, (N, 1), and the old ones of other families."""
+        return part_way(old, new, share) if isinstance(old, GaussianFactors) else old
+
+    def sweep(self, place: Place, known: Any, groups: Partition, *, surrogate: bool) -> Any:
+        """Return the parents after the groups were updated one after another, the members of each at once."""
         raise ArgumentError(
-            f"Coordinate ascent is not available for {type(above.family).__name__} latents under "
+            f"Coordinate ascent is not available for {type(place.above.family).__name__} latents under "
             f"{self.layer.family!r} rows in a model that also has latents of other families. Use algorithm='fm'."
         )
+
+    def moves(self, place: Place, known: Any) -> tuple[Array, Array]:
+        """Return how far the parents would still move, each by itself, in their standard deviations, squared: (N,).
+
+        And the relative errors of the variances of Gaussian ones, squared. A factor that is all but certain is measured
+        by what it would become; counts that are certain of different values are very far apart.
+        """
+        q, goal = place.parents, self.target(place, known)
+        sd = np.maximum(q.sd, np.maximum(goal.sd, np.finfo(np.float64).eps if q.discrete else 0.0))
+        move = np.divide(goal.mean - q.mean, sd, out=np.zeros(q.mean.shape), where=sd > 0)
+        ratio = (q.sd / goal.sd) ** 2 - 1 if isinstance(q, GaussianFactors) else np.zeros((1, 1))
+        return np.sum(move**2, axis=1), np.sum(np.broadcast_to(ratio**2, q.mean.shape), axis=1)
+
+    def gradient_rounding(self, place: Place, known: Any) -> Array:
+        """Return what rounding leaves of the relative gradient norm, (N,)."""
+        return np.full(len(place.parents.mean), ROUNDING_UNITS * self.rounding_unit)
+
+    def distance(self, place: Place, known: Any, *, exactly: bool) -> Array:
+        """Return how many posterior standard deviations a mean may be from the optimum, (N,); 0 where nobody knows."""
+        return np.zeros(len(place.parents.mean))
+
+    def in_range(self, known: Any, objective: Array) -> bool:
+        """Return whether what the rows say of their parents at the start is within the range of numbers."""
+        constant = self.layer.family.curvature_is_constant
+        return bool((np.isfinite(objective) if constant else ~np.isnan(objective)).all())
 
 
 def with_columns(factors: Factors, members: Array, other: Factors) -> Factors:
@@ -123,3 +250,13 @@ def with_columns(factors: Factors, members: Array, other: Factors) -> Factors:
         array[:, members] = getattr(its, name)
         changed.append(array)
     return type(factors)(*changed)
+
+
+def _cancelling(q: Factors, above: Above) -> Array:
+    """Return the size of what cancels in a divergence, besides its own: that of a normal mean's distance."""
+    if isinstance(q, GaussianFactors | SpikeSlabFactors):
+        mean = q.mean if isinstance(q, GaussianFactors) else q.slab_mean
+        share = 1.0 if isinstance(q, GaussianFactors) else q.inclusion
+        sizes = (np.abs(mean) + np.abs(above.eta)) / above.family.sd
+        return share * np.abs(mean - above.eta) / above.family.sd * sizes
+    return np.abs(above.eta * q.mean)

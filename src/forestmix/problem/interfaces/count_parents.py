@@ -23,8 +23,8 @@ from forestmix.arrays import Array
 from forestmix.families.row_expectations import log_partition
 from forestmix.latents import Batch, BernoulliFactors, Factors
 from forestmix.latents.poisson import grown
-from forestmix.model import Layer
-from forestmix.problem.interfaces.base import Above, Interface
+from forestmix.model import Layer, Observations
+from forestmix.problem.interfaces.base import Interface, Place
 from forestmix.problem.interfaces.solver import BRIEF, FULL, RowSolver
 
 
@@ -79,8 +79,8 @@ class RowAuxiliary(Batch):
 class CountParents(Interface):
     """Rows that are not Gaussian, under parents that are counts."""
 
-    def __init__(self, layer: Layer, kind: type[Factors], observed: Array | None) -> None:
-        super().__init__(layer, kind, observed, "fm")
+    def __init__(self, layer: Layer, kind: type[Factors], data: Observations | None) -> None:
+        super().__init__(layer, kind, data, "fm")
         self.entries = Entries.of(layer)
         self.family: Any = layer.family.take(self.entries.row)
 
@@ -113,8 +113,9 @@ class CountParents(Interface):
         parentless = np.bincount(self.entries.row, minlength=self.entries.shape[0]) == 0
         return self.masked(np.where(parentless, 0.0, bound - self.layer.family.log_partition(self.eta(parents))))
 
-    def target(self, seen: Array, parents: Factors, auxiliary: RowAuxiliary, above: Above) -> Factors:
+    def target(self, place: Place, known: Any = None) -> Factors:
         """Return the maximiser of the bound in each parent, which with the auxiliary parameters held is exact."""
+        seen, parents, auxiliary, above = place
         entries = self.entries
         statistic = np.broadcast_to(self.layer.family.statistic(seen), (len(parents.mean), self.layer.size))
         statistic, there = statistic[:, entries.row], True if self.observed is None else self.observed[:, entries.row]

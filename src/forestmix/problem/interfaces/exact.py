@@ -13,6 +13,8 @@ what coordinate ascent pays for the exact objective and the forest mixture bound
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import scipy
 
@@ -20,8 +22,9 @@ from forestmix.arrays import Array
 from forestmix.errors import ArgumentError
 from forestmix.families import Poisson
 from forestmix.latents import Factors
-from forestmix.model import Layer
-from forestmix.problem.interfaces.base import Above, Interface, with_columns
+from forestmix.model import Layer, Observations
+from forestmix.partition import Partition
+from forestmix.problem.interfaces.base import Interface, Place, with_columns
 from forestmix.problem.interfaces.count_parents import Entries, log_weights
 
 #: Where the integrand has fallen below rounding, and the digits (in nats) that the step is chosen for.
@@ -33,8 +36,8 @@ NEGLIGIBLE = 1e-18
 class ExactCounts(Interface):
     """Rows under parents that are counts, on the ELBO. There is no parallel step here: ``sweep`` goes one by one."""
 
-    def __init__(self, layer: Layer, kind: type[Factors], observed: Array | None) -> None:
-        super().__init__(layer, kind, observed, "elbo")
+    def __init__(self, layer: Layer, kind: type[Factors], data: Observations | None) -> None:
+        super().__init__(layer, kind, data, "elbo")
         self.entries = Entries.of(layer)
         self.by_log = isinstance(layer.family.unweighted, Poisson)
 
@@ -43,31 +46,32 @@ class ExactCounts(Interface):
         expected = np.stack([self._of(k)._expected(parents.log_table[k]) for k in range(len(parents.mean))])  # type: ignore[attr-defined]
         return self.masked(np.maximum(expected - self.layer.family.log_partition(self.eta(parents)), 0.0))
 
-    def target(self, seen: Array, parents: Factors, auxiliary: None, above: Above) -> Factors:
+    def target(self, place: Place, known: Any = None) -> Factors:
         """Return the exact coordinate update of every parent, the others held."""
-        return self._updated(seen, parents, above, np.arange(self.entries.shape[1]))
+        return self._updated(place, np.arange(self.entries.shape[1]))
 
-    def step(self, seen: Array, parents: Factors, auxiliary: None, above: Above) -> Factors:
+    def step(self, place: Place, known: Any = None, layers: Any = None) -> Factors:
         """Raise: nothing makes a parallel step safe here."""
         raise ArgumentError(
             "objective must be 'auto' or 'fm' for parallel steps of counts under rows that are not Gaussian; the ELBO "
             "is climbed by algorithm='cavi', also from a result: infer(model, x, 'cavi', init=result)."
         )
 
-    def sweep(self, seen: Array, parents: Factors, above: Above, order: Array) -> Factors:
+    def sweep(self, place: Place, known: Any, groups: Partition, *, surrogate: bool) -> Factors:
         """Return the parents after each was updated in turn."""
-        for j in order:
-            members = np.array([j])
-            parents = with_columns(parents, members, self._updated(seen, parents, above, members))
-        return parents
+        for members in groups.lists():
+            found = with_columns(place.parents, members, self._updated(place, members))
+            place = place._replace(parents=found)
+        return place.parents
 
     def _of(self, k: int) -> ExactCounts:
         """Return the interface of one observation, itself where all have the same case weights."""
         return self.take(np.array([k])) if self.layer.family.differs_by_observation else self
 
-    def _updated(self, seen: Array, parents: Factors, above: Above, members: Array) -> Factors:
+    def _updated(self, place: Place, members: Array) -> Factors:
         """Return the exact coordinate update of the chosen parents, each with the others held."""
-        eta, known = np.broadcast_to(above.eta, parents.mean.shape), parents.log_table  # type: ignore[attr-defined]
+        seen, q = place.seen, place.parents
+        eta, known = np.broadcast_to(place.above.eta, q.mean.shape), q.log_table
         tables = [[self._of(k)._table(j, k, seen[k], known[k], eta[k, j]) for j in members] for k in range(len(eta))]
         length = max(len(table) for own in tables for table in own)
         padded = [[np.pad(table, (0, length - len(table)), constant_values=-np.inf) for table in own] for own in tables]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from forestmix.arrays import Array
 from forestmix.engines.reference import forest_mixture_spread, mean_field_spread
 from forestmix.latents import Factors, GaussianFactors
-from forestmix.problem.interfaces.base import Above, Interface
+from forestmix.problem.interfaces.base import Interface, Place
 from forestmix.problem.updates import forest_mixture_update
 
 
@@ -27,22 +29,23 @@ class GaussianParents(Interface):
         eta, spread = self.eta(parents), self.spread(parents)
         return self.masked(self.layer.family.log_partition_gap(eta, spread, np.zeros_like(spread)))
 
-    def target(self, seen: Array, parents: Factors, auxiliary: None, above: Above) -> GaussianFactors:
+    def target(self, place: Place, known: Any = None) -> GaussianFactors:
         """Return the exact coordinate step of each parent, from the curvature at the current rows."""
-        return self._updated(seen, parents, above, alone=True)
+        return self._updated(place, alone=True)
 
-    def step(self, seen: Array, parents: Factors, auxiliary: None, above: Above) -> GaussianFactors:
+    def step(self, place: Place, known: Any = None, layers: Any = None) -> GaussianFactors:
         """Return the forest mixture step."""
-        return self._updated(seen, parents, above, alone=False)
+        return self._updated(place, alone=False)
 
-    def _updated(self, seen: Array, parents: Factors, above: Above, *, alone: bool) -> GaussianFactors:
+    def _updated(self, place: Place, *, alone: bool) -> GaussianFactors:
         """Return the parents after a step of all at once, or of each ``alone``, for which D is the exact curvature."""
-        expected = self.layer.family.expected_log_partition(self.eta(parents), self.spread(parents))
-        kappa, error = self.masked(expected.curvature), self.masked(self.layer.family.statistic(seen) - expected.slope)
+        family, parents, above = self.layer.family, place.parents, place.above
+        expected = family.expected_log_partition(self.eta(parents), self.spread(parents))
+        kappa, error = self.masked(expected.curvature), self.masked(family.statistic(place.seen) - expected.slope)
         prior = above.family.sd.astype(np.float64) ** -2.0
         gradient = self.layer.weights.adjoint(error) - prior * (parents.mean - above.eta)
         sd = np.broadcast_to(parents.sd, parents.mean.shape)
         D = self.majorant(kappa, sd)
-        information = D if self.objective == "fm" else self.exact_information(kappa)
+        information = D if self.objective == "fm" else self.exact_curvature(kappa)
         curvature = information if alone else D
         return GaussianFactors(*forest_mixture_update(parents.mean, gradient, prior, curvature, information))

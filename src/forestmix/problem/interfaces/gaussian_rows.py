@@ -15,15 +15,16 @@ precision, has to be added. Conjugate gradients stop where the curvature is not 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import scipy
 
-from forestmix.arrays import Array, total
+from forestmix.arrays import Array, inner, total
 from forestmix.latents import BernoulliFactors, Factors, SpikeSlabFactors, solve_tilt
+from forestmix.partition import Partition
 from forestmix.problem.conjugate import conjugate_gradients, dot
-from forestmix.problem.interfaces.base import Above, Interface, with_columns
+from forestmix.problem.interfaces.base import Above, Acceleration, Interface, Place, with_columns
 from forestmix.weights.gram import precision_matrix
 
 #: For objective "fm": epsilon is proportional to |w| times a standard deviation of at least this share of the largest.
@@ -32,6 +33,10 @@ LEAST_SHARE = 1e-6
 INNER, FORCING, LEAST = 50, 0.1, 1e-6
 #: Where conjugate gradients do not get there, a Cholesky factor does, for up to this many latents.
 LARGEST = 500
+#: How many times further than its distance from the prior's centre a latent may have to go.
+REACH = 10.0
+#: A precision that leaves a latent where it is.
+CERTAIN = 1e200
 
 
 class GaussianRows(Interface):
@@ -42,7 +47,10 @@ class GaussianRows(Interface):
     problem of its own, for ``latents.solve_tilt``. Objective "fm" has the paper's epsilon, and D for variances too.
     """
 
-    quadratic: ClassVar[bool] = True
+    @property
+    def acceleration(self) -> Acceleration:  # type: ignore[override]
+        """Newton's steps from tilts on the ELBO; the paper's bound takes plain steps."""
+        return Acceleration.TILTED if self.objective == "elbo" else Acceleration.NONE
 
     @property
     def kappa(self) -> Array:
@@ -53,7 +61,7 @@ class GaussianRows(Interface):
     @cached_property
     def information(self) -> tuple[Array, Array]:
         """``H`` and ``D`` of every parent."""
-        return self.exact_information(self.kappa), self.majorant(self.kappa, np.ones((1, self.layer.n_parents)))
+        return self.exact_curvature(self.kappa), self.majorant(self.kappa, np.ones((1, self.layer.n_parents)))
 
     def take(self, keep: Array) -> GaussianRows:
         """Return the interface of the chosen observations."""
@@ -79,17 +87,18 @@ class GaussianRows(Interface):
             return 0.5 * total(self.information[0] * parents.variance)
         return super().total_excess(parents, auxiliary)
 
-    def target(self, seen: Array, parents: Factors, auxiliary: None, above: Above) -> Factors:
+    def target(self, place: Place, known: Any = None) -> Factors:
         """Return the exact coordinate update of each parent; for "fm" the update of the paper, which is one too."""
-        slope = self.slope(seen, parents)
+        parents, above = place.parents, place.above
+        slope = self.slope(place.seen, parents)
         H = self._paper_curvature(parents) if self.objective == "fm" else self.information[0]
         return self.kind.tilted(above.family, above.eta, H, H * parents.mean + slope)
 
-    def step(self, seen: Array, parents: Factors, auxiliary: None, above: Above) -> Factors:
+    def step(self, place: Place, known: Any = None, layers: Any = None) -> Factors:
         """Return the maximiser of the surrogate for all parents at once."""
         if self.objective == "fm":
-            return self.target(seen, parents, auxiliary, above)
-        return self.step_from(parents.mean, self.slope(seen, parents), above)
+            return self.target(place)
+        return self.step_from(place.parents.mean, self.slope(place.seen, place.parents), place.above)
 
     def step_from(self, mean: Array, slope: Array, above: Above) -> Factors:
         """Return the maximiser of the surrogate around any means, with the slope ``sum_i w_ij e_i`` of the rows there.
@@ -99,9 +108,9 @@ class GaussianRows(Interface):
         H, D = self.information
         return solve_tilt(self.kind, above.family, above.eta, H, D, D * mean + slope, H * mean + slope)
 
-    def gradient(self, slope: Array, parents: Factors, above: Above) -> Array:
+    def gradient(self, slope: Array, place: Place) -> Array:
         """Return ``g``, the slope of the ELBO in the means, from that of the rows, ``sum_i w_ij e_i``."""
-        return slope - parents.pull(above.family, above.eta, self.information[0])
+        return slope - place.parents.pull(place.above.family, place.above.eta, self.information[0])
 
     def image(self, step: Array) -> Array:
         """Return ``W^T kappa W step``."""
@@ -141,8 +150,41 @@ class GaussianRows(Interface):
             return otherwise
         return scipy.linalg.cho_solve(made, right, check_finite=False)
 
-    def sweep(self, seen: Array, parents: Factors, above: Above, order: Array) -> Factors:
+    def distance(self, place: Place, known: Any, *, exactly: bool) -> Array:
+        """Return how far the optimum is by Newton's equations, in posterior standard deviations, (N,).
+
+        It is ``(g^T C^-1 g)^(1/2)``, g the slope in the means and C its curvature, with that of a Gaussian prior added
+        which is as wide as the latent may have to go: priors with straight tails do not say where to stop. Half its
+        square is the nats that are missing. At a saddle it is infinite.
+        """
+        if self.acceleration is Acceleration.NONE:
+            return super().distance(place, known, exactly=exactly)
+        q, above = place.parents, place.above
+        zero = np.zeros_like(above.eta)
+        start = self.kind.tilted(above.family, above.eta, zero, zero)
+        far = start.sd + np.abs(q.mean - start.mean) if q.straight_tails else start.sd
+        slope = self.gradient(self.slope(place.seen, q), place)
+        with np.errstate(divide="ignore", over="ignore"):
+            added = np.minimum((REACH * far) ** -2.0, CERTAIN) * (not q.several_optima)
+        step, _ = self.solve(slope, q.sd, added, forcing=0.0)
+        maximum: Array = np.all(np.isfinite(step), axis=1)
+        return np.where(maximum, np.sqrt(np.maximum(inner(slope, np.where(maximum[:, None], step, 0.0)), 0.0)), np.inf)
+
+    def gradient_rounding(self, place: Place, known: Any) -> Array:
+        """Return what rounding leaves of the gradient norm, (N,): of the means themselves, and of the rows' slopes."""
+        least = super().gradient_rounding(place, known)
+        if self.acceleration is Acceleration.NONE:
+            return least
+        q = place.parents
+        slope = abs(self.layer.weights).adjoint(self.kappa * self.row_sizes(q)).astype(np.float64)
+        own = np.divide(np.abs(q.mean) + np.abs(getattr(q, "location", 0.0)), q.sd, out=0 * slope, where=q.sd > 0)
+        moves = own + q.sd * slope
+        return np.maximum(least, self.rounding_unit * np.sqrt(inner(moves, moves) / moves.shape[1]))
+
+    def sweep(self, place: Place, known: Any, groups: Partition, *, surrogate: bool) -> Factors:
         """Return the parents after each was set to its exact optimum in turn; the row errors go along."""
+        seen, parents, _, above = place
+        order = groups.members
         H, columns = self.information[0], self.layer.weights.columns()
         starts, rows, values = columns.indptr, columns.indices, columns.data.astype(np.float64)
         kappa = np.ascontiguousarray(np.broadcast_to(self.kappa, seen.shape))

@@ -76,7 +76,7 @@ def test_refused_proposals_fall_back_to_the_plain_step(model, monkeypatch):
 
     def broken(self, problem, point):
         proposal = honest(self, problem, point)
-        q = type(proposal.q)(proposal.q.mean + 100.0, proposal.q.sd)
+        q = proposal.q.moved(proposal.q.mean + 100.0, proposal.q.sd)
         return type(proposal)(q, proposal.parallel_steps, proposal.updates, None)
 
     monkeypatch.setattr(ConjugateSteps, "propose", broken)
@@ -94,7 +94,7 @@ def test_a_fall_of_a_monotone_algorithm_is_an_alarm(model, monkeypatch):
         calls.append(1)
         proposal = honest(self, problem, point, memory)
         q = proposal.q
-        return proposal if len(calls) < 3 else replace(proposal, q=type(q)(q.mean + 10.0, q.sd))
+        return proposal if len(calls) < 3 else replace(proposal, q=q.moved(q.mean + 10.0, q.sd))
 
     monkeypatch.setattr(fmx.ForestMixture, "propose", broken)
     result = fmx.infer(model, model.sample(0).x, accelerate=False)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from forestmix.arrays import Array
+from forestmix.engines.products import Products
 from forestmix.engines.protocol import Capability, Engine, Factors, Moments, RowTerms, Spread, Statistics, Want
 from forestmix.families import Gaussian
 from forestmix.model import Layer, Observations
@@ -41,6 +42,10 @@ class ChunkedEngine:
         chunks = layer.weights.chunks
         parts = chunks.place(parts_of_rows(layer, observations))
         return ChunkedRows(chunks, chunks.map(_observe, parts, shared=(self.inner,)))
+
+    def products(self, weights: Weights, count: int) -> Products:
+        """Return products by chunks."""
+        return Products(weights)
 
     def statistics(
         self, layer: Layer, rows: ChunkedRows, q: Moments, want: Want, spread: Spread | Any

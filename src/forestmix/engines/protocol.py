@@ -145,6 +145,9 @@ class Engine(Protocol):
     def observe(self, layer: Any, observations: Any) -> Any:
         """Return the rows of a layer with their data, as ``statistics`` asks for them; they have ``take(keep)``."""
 
+    def products(self, weights: Any, count: int) -> Any:
+        """Return how products with W are made for so many vectors, as ``engines.products.Products`` has them."""
+
     def statistics(
         self, layer: Any, rows: Any, q: Moments, want: Want, spread: Spread | Any
     ) -> tuple[Statistics, RowTerms]:

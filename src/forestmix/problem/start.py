@@ -8,6 +8,7 @@ import numpy as np
 import scipy
 
 from forestmix.arrays import Array, host
+from forestmix.engines.products import Three
 from forestmix.latents import ArrayFactors, GaussianFactors
 
 #: Row means from which on a fast-growing ``a`` is too large, and where the start puts such rows instead.
@@ -35,32 +36,35 @@ def gaussian_start(rows: Any) -> GaussianFactors:
     latent a width of its own. Where ``a`` is too large at the prior mean, the start lies where it is not.
     """
     shape = (rows.n_observations, rows.size)
-    mean, sd = rows.stacked.prior_moments()
-    start = GaussianFactors(np.broadcast_to(mean, shape).copy(), np.broadcast_to(sd, (1, shape[1])).copy())
+    mean, sd = (np.atleast_2d(part) for part in rows.stacked.prior_moments())
+    start = GaussianFactors(np.broadcast_to(mean, shape).copy(), sd.copy())
     if rows.quadratic:
         return placed(rows, start)
+    products = rows.engine.products(rows.weights, 1)
+    image, spread, _ = products.project(Three(rows.moved(mean), rows.moved(sd), None))
     if rows.on_host and not rows.layer.family.curvature_is_bounded:
-        start = GaussianFactors(_moderate_means(rows, start), start.sd)
-    widest = float(rows.xp.max(abs(rows.weights).forward(rows.moved(sd))))
+        start = GaussianFactors(_moderate_means(rows, start, image[0] + rows.layer.bias), start.sd)
+    widest = float(rows.xp.max(spread))
     return placed(rows, GaussianFactors(start.mean, (start.sd / max(widest, 1)).astype(start.sd.dtype)))
 
 
-def _moderate_means(rows: Any, start: GaussianFactors) -> Array:
+def _moderate_means(rows: Any, start: GaussianFactors, first: Array) -> Array:
     """Return the prior means, moved by as little as makes all row means moderate: a least squares problem.
 
-    What makes some rows moderate may make others too large: then those are moved as well.
+    What makes some rows moderate may make others too large: then those are moved as well. ``first`` are the row means
+    at the prior, which all observations share.
     """
     layer, mean, observed = rows.layer, start.mean, rows.data.observed
     there = np.ones((1, layer.size), bool) if observed is None else observed
-    for k in range(len(mean)):
-        prior, moved = mean[k].astype(np.float64), np.zeros(layer.size, bool)
+    for k in range(len(mean) if np.any(first > TOO_LARGE) else 0):
+        prior, moved, eta = mean[k].astype(np.float64), np.zeros(layer.size, bool), first
         for _ in range(ROUNDS):
-            eta = layer.weights.forward(mean[k]) + layer.bias
             large = (eta > TOO_LARGE) & there[min(k, len(there) - 1)] & ~moved
             if not large.any():
                 break
             moved |= large
             mean[k] = prior + _least_move(layer, prior, start.sd[0].astype(np.float64), np.flatnonzero(moved))
+            eta = layer.weights.forward(mean[k]) + layer.bias
     return mean
 
 

@@ -33,6 +33,14 @@ def test_no_wrong_answer_is_called_converged(kind):
         assert not verdict.failures, report(verdict)
 
 
+def test_conjugate_gradients_that_get_nowhere_are_no_fall():
+    """At a condition of 1e13 a direction, and the plain step, lose more to rounding than they gain."""
+    problem = list(generate(["gaussian"], 12, seed=29))[-1]
+    assert problem.options["accelerate"] == "cg"
+    verdict = judge(problem)
+    assert not verdict.failures, report(verdict)
+
+
 @pytest.mark.parametrize("problem", KNOWN, ids=lambda problem: problem.name)
 def test_what_was_once_answered_wrongly(problem):
     verdict = judge(problem)

@@ -110,8 +110,9 @@ class ConjugateSteps(Steps):
         return Proposal(q, 1, problem.size, Point(q, objective, point.rounding, (carried,)))
 
     def retreats(self, problem: Any, point: Any) -> Iterator[Any]:
-        """Yield the plain step, which cannot lower the objective."""
+        """Yield the plain step, which cannot lower the objective by more than rounding, and then none."""
         yield problem.plain_step(problem.evaluate(point.q, known=point) if point.carried else point)
+        yield point.q
 
     def _is_due(self, problem: Any, objective: Array) -> bool:
         """Return whether the rows have to be looked at again, for an objective that was carried on."""

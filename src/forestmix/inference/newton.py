@@ -123,7 +123,7 @@ def safe_share(rows: Any, step: Any) -> Array:
     step cannot lower the objective (Sun and Tran-Dinh, *Generalized self-concordant functions*, Math. Program. 178,
     2019). It is short for the sake of the worst case, so the whole step is tried first.
     """
-    shift = rows.engine.products(rows.weights, len(step)).project(Three(step, None, None)).plain
+    shift = rows.engine.products(rows.weights, step.shape[0]).project(Three(step, None, None)).plain
     xp = array_api_compat.array_namespace(shift)
     largest = np.maximum(host(xp.max(xp.abs(shift), axis=1)).astype(np.float64), 1e-300)[:, None]
     return np.log1p(largest) / largest

@@ -24,7 +24,6 @@ import forestmix as fmx
 from forestmix.inference.base import Proposal, Steps
 from forestmix.inference.metric import MetricNewton
 from forestmix.inference.plain import plain_retreats
-from forestmix.latents import GaussianFactors
 from forestmix.problem.conjugate import dot, quotient
 
 GAP = 1e-8
@@ -52,13 +51,14 @@ class SecantMemory(Steps):
 
     def propose(self, problem, point):
         """Return the step of the two-loop recursion."""
+        rows, at = problem.rows, point.rows
         if self.last is not None:
-            change, fall = point.q.mean - self.last[0], self.last[1] - point.gradient
+            change, fall = at.q.mean - self.last[0], self.last[1] - at.gradient
             if (dot(change, fall) > 0).all():
                 self.pairs = [*self.pairs, (change, fall)][-10:]
-        self.last = (point.q.mean, point.gradient)
-        metric = problem.prior.precision + problem.curvature(point)
-        rest, shares = point.gradient, []
+        self.last = (at.q.mean, at.gradient)
+        metric = rows.prior.precision + rows.curvature(at)
+        rest, shares = at.gradient, []
         for change, fall in reversed(self.pairs):
             shares.append(quotient(dot(change, rest), dot(change, fall)))
             rest = rest - shares[-1] * fall
@@ -69,7 +69,7 @@ class SecantMemory(Steps):
         step = scale * rest / metric
         for (change, fall), share in zip(self.pairs, reversed(shares), strict=True):
             step = step + change * (share - quotient(dot(fall, step), dot(change, fall)))
-        return Proposal(GaussianFactors(point.q.mean + step, problem.precision(point) ** -0.5), 1, problem.size)
+        return Proposal(point.q.moved(at.q.mean + step, rows.precision(at) ** -0.5), 1, problem.size)
 
     def retreats(self, problem, point):
         """Yield the plain step and shorter ones."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -17,7 +16,6 @@ from benchmarks.harness.rounds import clock
 from forestmix.engines.choice import choose_engine
 from forestmix.engines.compiled import threaded
 from forestmix.engines.compiled.tiles import ROWS, add_three, dot_three
-from forestmix.latents import GaussianFactors
 from forestmix.model import observations
 
 FAMILIES = {"Gaussian": fmx.Gaussian(1.0), "Bernoulli": fmx.Bernoulli(), "Poisson": fmx.Poisson()}
@@ -37,15 +35,14 @@ def full_iteration(W: Any, family: str = "Gaussian", objective: str = "elbo") ->
     problem = algorithm.problem(model, observations(model, x), choose_engine("compiled", model, 1))
     scale = model.dtype.type(1e-2 / max(1.0, float(np.sqrt(m))))
     mean = scale * rng.standard_normal((1, m)).astype(model.dtype)
-    point = problem.evaluate(GaussianFactors(mean, np.full((1, m), scale, model.dtype)))
+    point = problem.evaluate(problem.start((mean, np.full((1, m), scale, model.dtype))))
 
     steps = algorithm.start(problem, point)
 
     def iterate() -> float:
         nonlocal point
-        known = replace(point, curvature=None, exact=None)
         begin = time.perf_counter()
-        point = problem.evaluate(steps.propose(problem, point).q, known)
+        point = problem.evaluate(steps.propose(problem, point).q)
         return time.perf_counter() - begin
 
     return iterate

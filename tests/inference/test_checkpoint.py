@@ -10,6 +10,7 @@ import pytest
 import forestmix as fmx
 from forestmix.errors import ArgumentError
 from forestmix.inference import accelerate, checkpoint
+from forestmix.inference.plain import PlainSteps
 from forestmix.inference.status import Status
 from forestmix.posterior import columns, factor
 from support.killed import JOINT, LONG, PROBLEMS, W, data, model
@@ -181,7 +182,7 @@ def test_ctrl_c_returns_what_there_is(monkeypatch):
     chosen, x = model(fmx.Bernoulli()), data("plain steps")
     options = {"accelerate": False, "tol": 1e-9}
     right, calls = fmx.infer(chosen, x, max_iter=5, **options), []
-    propose = fmx.ForestMixture.propose
+    propose = PlainSteps.propose
 
     def interrupted(self, *arguments):
         calls.append(1)
@@ -189,7 +190,7 @@ def test_ctrl_c_returns_what_there_is(monkeypatch):
             raise KeyboardInterrupt
         return propose(self, *arguments)
 
-    monkeypatch.setattr(fmx.ForestMixture, "propose", interrupted)
+    monkeypatch.setattr(PlainSteps, "propose", interrupted)
     found = fmx.infer(chosen, x, **options)
     assert found.status is Status.STOPPED
     assert "Ctrl-C" in found.message

@@ -33,10 +33,11 @@ def test_random_orders_differ_between_sweeps_and_keep_the_blocks():
 
 
 def test_a_place_goes_through_sweeps_in_pieces():
-    sweeps = Sweeps(BLOCKS, None)
-    pieces = [lists(sweeps.next_steps(2)) for _ in range(3)]
+    sweeps = Sweeps(BLOCKS, None, 2)
+    pieces = [lists(sweeps.next_steps()) for _ in range(3)]
     assert pieces == [[[4, 1, 3], [0, 5]], [[2]], [[4, 1, 3], [0, 5]]]
-    assert lists(sweeps.next_steps(None)) == [[2]]
+    sweeps.steps = None
+    assert lists(sweeps.next_steps()) == [[2]]
 
 
 def test_independent_blocks_are_connected_components():

@@ -11,6 +11,7 @@ import pytest
 
 import forestmix as fmx
 from forestmix.engines.compiled.engine import CompiledEngine
+from forestmix.inference.plain import PlainSteps
 
 matplotlib.use("Agg")
 
@@ -88,15 +89,15 @@ def test_refused_proposals_fall_back_to_the_plain_step(model, monkeypatch):
 
 
 def test_a_fall_of_a_monotone_algorithm_is_an_alarm(model, monkeypatch):
-    honest, calls = fmx.ForestMixture.propose, []
+    honest, calls = PlainSteps.propose, []
 
-    def broken(self, problem, point, memory):
+    def broken(self, problem, point):
         calls.append(1)
-        proposal = honest(self, problem, point, memory)
+        proposal = honest(self, problem, point)
         q = proposal.q
         return proposal if len(calls) < 3 else replace(proposal, q=q.moved(q.mean + 10.0, q.sd))
 
-    monkeypatch.setattr(fmx.ForestMixture, "propose", broken)
+    monkeypatch.setattr(PlainSteps, "propose", broken)
     result = fmx.infer(model, model.sample(0).x, accelerate=False)
     assert result.status is fmx.Status.DECREASED
     assert result.objective == pytest.approx(result.trace.objective[2])

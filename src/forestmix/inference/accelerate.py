@@ -12,12 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import array_api_compat
 import numpy as np
 
 from forestmix.arrays import Array, form, host
 from forestmix.inference import direct
 from forestmix.inference.base import Proposal, Steps
-from forestmix.problem.conjugate import ConjugateDirections
+from forestmix.latents.base import in_place_of
+from forestmix.problem.conjugate import Last, conjugate_step, dot
 from forestmix.problem.points import CarriedRows, Point
 
 #: After this many steps objective and gradient are computed anew from the means, so that rounding does not build up;
@@ -33,8 +35,8 @@ class ConjugateSteps(Steps):
     """Conjugate directions of each observation, and the variances, which are solved beforehand.
 
     ``information`` is what the rows add to the precision at these variances; ``inverse`` that of the matrix's diagonal,
-    the preconditioner; ``patience`` the number of steps after which a factor of the matrix takes over, ``factor`` that
-    factor; ``computed`` the size of the objective when it was last computed from the rows.
+    the preconditioner; ``last`` what the last step was made from; ``patience`` the number of steps after which a factor
+    of the matrix takes over; ``computed`` the size of the objective when it was last computed from the rows.
 
     Args:
         problem: the problem.
@@ -48,55 +50,37 @@ class ConjugateSteps(Steps):
         self.sd, self.information = solve_variances(rows, at)
         diagonal = rows.prior.precision + rows.exact_information(at)
         self.inverse, self.patience = 1 / diagonal, direct.patience(rows, at, diagonal, method)
-        self.directions = ConjugateDirections(self._precondition)
-        self.factor: direct.Factor | None = None
+        self.last: Last | None = None
         self.computed: Array | None = None
         self.steps = 0
-
-    def _precondition(self, residual: Any) -> Any:
-        return residual * self.inverse
-
-    def take(self, keep: Array) -> ConjugateSteps:
-        """Return the memory of the chosen observations."""
-        chosen = super().take(keep)
-        chosen.directions = self.directions.take(keep, chosen._precondition)
-        return chosen
+        self._factor: direct.Factor | None = None
 
     def forget(self, which: Array) -> None:
         """Start again from the gradient in the observations where a proposal was refused."""
-        self.directions.forget(which[:, None])
-
-    def state(self) -> dict[str, Any]:
-        """Return arrays and numbers, and whether there is a factor, which is made anew."""
-        own = {name: part for name, part in vars(self).items() if name not in ("directions", "factor")}
-        directions = self.directions
-        return {**own, "factored": self.factor is not None, "last": (directions.direction, directions.squared)}
-
-    def restore(self, state: dict[str, Any], problem: Any, point: Any) -> None:
-        """Go on from a checkpoint."""
-        own = dict(state)
-        factored, (self.directions.direction, self.directions.squared) = own.pop("factored"), own.pop("last")
-        vars(self).update(own)
-        if factored:
-            self.factor = direct.factor(problem.rows, point.rows, 1 / self.inverse)
+        if self.last is not None:
+            xp, marked = array_api_compat.array_namespace(*self.last), in_place_of(self.last[0], which[:, None])
+            direction, squared = (xp.where(marked, xp.zeros_like(part), part) for part in self.last)
+            self.last = direction, squared
 
     def propose(self, problem: Any, point: Any) -> Proposal:
         """Return the exact maximiser along the next conjugate direction, or over all means once there is a factor."""
         rows, at, objective = problem.rows, point.rows, point.objective
-        if self.factor is None and self.steps >= self.patience:
-            self.factor = direct.factor(rows, at, 1 / self.inverse)
-            self.patience = np.inf
-        if self.factor is not None:
-            return Proposal(point.q.moved(at.q.mean + self.factor(rows, at), self.sd), 1, problem.size)
+        if self._factor is None and self.steps >= self.patience:
+            self._factor = direct.factor(rows, at, 1 / self.inverse)
+            if self._factor is None:
+                self.patience = np.inf
+        if self._factor is not None:
+            return Proposal(point.q.moved(at.q.mean + self._factor(rows, at), self.sd), 1, problem.size)
         if not at.carried:
             self.computed = np.abs(objective)
             # The variances of the start are left at the first step; afterwards they are these already.
             at, gained = rows.with_sd(at, self.sd, self.information)
             objective = objective + gained
-        self.directions.look(at.gradient)
+        preconditioned, kappa = at.gradient * self.inverse, at.origin.terms.kappa
+        squared = dot(at.gradient, preconditioned)
         # One pass over W.
-        kappa = at.origin.terms.kappa
-        step = self.directions.advance(at.gradient, lambda p: rows.normal_image(p, kappa))
+        step = conjugate_step(at.gradient, preconditioned, squared, self.last, lambda p: rows.normal_image(p, kappa))
+        self.last = step.direction, squared
         mean, gradient = at.q.mean + step.length * step.direction, at.gradient - step.length * step.image
         objective = objective + 0.5 * host(step.length * step.length * step.curvature)[:, 0].astype(np.float64)
         self.steps += 1

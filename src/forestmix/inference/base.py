@@ -1,4 +1,4 @@
-"""What an algorithm is to the loop: it makes the problem, a memory, and then one proposal after another."""
+"""What an algorithm is to the loop: it makes the problem, and steps that make one proposal after another."""
 
 from __future__ import annotations
 
@@ -34,44 +34,45 @@ class Proposal:
 
 
 class Memory:
-    """What an algorithm carries from one iteration to the next. This one carries nothing."""
+    """What a run carries from one iteration to the next.
+
+    A checkpoint keeps its attributes, but those that begin with an underscore, which are made again.
+    """
+
+    def take(self, keep: Array) -> Self:
+        """Return the memory of the chosen observations, after the others have finished: the rows of its arrays."""
+        chosen = copy(self)
+        for name, part in vars(self).items():
+            vars(chosen)[name] = mapped(partial(take_rows, keep=keep), part)
+        return chosen
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps: numbers, arrays, generators, and containers of them."""
+        return {name: part for name, part in vars(self).items() if not name.startswith("_")}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint, in a memory that was just started at its point."""
+        vars(self).update(state)
+
+
+class Steps(Memory, ABC):
+    """The steps of an algorithm in a run: it makes the proposals, and knows safer ones than those that were refused."""
 
     @property
     def note(self) -> str:
         """What the result's message says of how the steps were made."""
         return ""
 
-    def take(self, keep: Array) -> Self:
-        """Return the memory of the chosen observations, after the others have finished: the rows of its arrays."""
-        chosen, own = (
-            copy(self),
-            {name: mapped(partial(take_rows, keep=keep), part) for name, part in vars(self).items()},
-        )
-        vars(chosen).update(own)
-        return chosen
-
-    def forget(self, which: Array) -> None:
-        """Drop what led to a proposal that the loop refused for the observations marked in ``which``."""
-
-    def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps: numbers, arrays, and containers of them."""
-        return dict(vars(self))
-
-    def restore(self, state: dict[str, Any], problem: Any, point: Any) -> None:
-        """Go on from a checkpoint, in a memory that was just started at its ``point``."""
-        vars(self).update(state)
-
-
-class Steps(Memory, ABC):
-    """A memory that makes the proposals, and knows safer steps than those that were refused."""
-
     @abstractmethod
     def propose(self, problem: Any, point: Any) -> Proposal:
         """Return the next proposal."""
 
-    @abstractmethod
+    def forget(self, which: Array) -> None:
+        """Drop what led to a proposal that the loop refused for the observations marked in ``which``."""
+
     def retreats(self, problem: Any, point: Any) -> Iterator[Any]:
-        """Yield safer and safer steps to take where the proposal lowered the objective."""
+        """Yield safer and safer steps to take where the proposal lowered the objective; none by default."""
+        yield from ()
 
 
 class Algorithm(ABC):
@@ -100,16 +101,8 @@ class Algorithm(ABC):
         return problem
 
     @abstractmethod
-    def start(self, problem: Any, point: Any) -> Memory:
-        """Return the memory of a run that starts at ``point``."""
-
-    @abstractmethod
-    def propose(self, problem: Any, point: Any, memory: Any) -> Proposal:
-        """Return the next proposal."""
-
-    def retreats(self, problem: Any, point: Any, memory: Any) -> Iterator[Any]:
-        """Yield safer and safer steps to take where the proposal lowered the objective; none by default."""
-        yield from ()
+    def start(self, problem: Any, point: Any) -> Steps:
+        """Return the steps of a run that starts at ``point``."""
 
 
 def choose_objective(objective: str) -> str:

@@ -10,7 +10,7 @@ import scipy
 
 from forestmix.arrays import generator
 from forestmix.checks import one_of, whole_number
-from forestmix.inference.base import Algorithm, Proposal
+from forestmix.inference.base import Algorithm
 from forestmix.inference.schedule import Sweeps
 from forestmix.partition import Partition, check_groups
 from forestmix.weights import Weights
@@ -47,17 +47,13 @@ class BlockCoordinate(Algorithm):
             check_groups("blocks", self.blocks)
 
     def start(self, problem: Any, point: Any) -> Sweeps:
-        """Return the first sweep over the blocks."""
+        """Return sweeps over the blocks."""
         if self.blocks is None:
             blocks = independent_blocks(problem.rows.weights)
         else:
             blocks = Partition.of("blocks", self.blocks, problem.size)
-        return Sweeps(blocks, generator(self.seed, "seed") if self.order == "random" else None)
-
-    def propose(self, problem: Any, point: Any, memory: Sweeps) -> Proposal:
-        """Update one variable of every block, several times over."""
-        groups = memory.next_steps(self.steps_per_iteration)
-        return Proposal(problem.sweep(point, groups, surrogate=False), len(groups.sizes), len(groups.members))
+        rng = generator(self.seed, "seed") if self.order == "random" else None
+        return Sweeps(blocks, rng, self.steps_per_iteration)
 
 
 def independent_blocks(weights: Weights) -> Partition:

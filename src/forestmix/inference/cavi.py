@@ -10,7 +10,7 @@ import numpy as np
 from forestmix.arrays import generator
 from forestmix.checks import one_of, whole_number
 from forestmix.errors import ArgumentError
-from forestmix.inference.base import Algorithm, Memory, Proposal
+from forestmix.inference.base import Algorithm, Proposal, Steps
 from forestmix.inference.schedule import Sweeps
 from forestmix.partition import Partition
 
@@ -42,24 +42,28 @@ class CAVI(Algorithm):
         whole_number("steps_per_iteration", self.steps_per_iteration, optional=True)
         generator(self.seed, "seed")
 
-    def start(self, problem: Any, point: Any) -> Memory:
-        """Return the first sweep; greedy order keeps nothing."""
+    def start(self, problem: Any, point: Any) -> Steps:
+        """Return sweeps, or greedy steps."""
         if not problem.gaussian and (self.order == "greedy" or self.steps_per_iteration is not None):
             raise ArgumentError(
                 "order must be 'cyclic' or 'random', and steps_per_iteration None, for latents that are not Gaussian; "
                 f"got {self.order!r} and {self.steps_per_iteration!r}."
             )
         if self.order == "greedy":
-            return Memory()
+            return GreedySteps(self.steps_per_iteration or problem.size)
         everything = Partition.from_lists([np.arange(problem.size)])
-        return Sweeps(everything, generator(self.seed, "seed") if self.order == "random" else None)
+        rng = generator(self.seed, "seed") if self.order == "random" else None
+        return Sweeps(everything, rng, self.steps_per_iteration)
 
-    def propose(self, problem: Any, point: Any, memory: Any) -> Proposal:
-        """Update the next variables."""
-        if self.order == "greedy":
-            steps = problem.size if self.steps_per_iteration is None else self.steps_per_iteration
-            rows = problem.rows
-            found = rows.engine.sweep_greedy(rows.sweep_start(point.rows), steps)
-            return Proposal(point.q.moved(*found), steps, steps)
-        groups = memory.next_steps(self.steps_per_iteration)
-        return Proposal(problem.sweep(point, groups, surrogate=False), len(groups.sizes), len(groups.members))
+
+class GreedySteps(Steps):
+    """Updates of the variables that raise the ELBO most, ``steps`` of them in every iteration."""
+
+    def __init__(self, steps: int) -> None:
+        self.steps = steps
+
+    def propose(self, problem: Any, point: Any) -> Proposal:
+        """Update one variable after another."""
+        rows = problem.rows
+        found = rows.engine.sweep_greedy(rows.sweep_start(point.rows), self.steps)
+        return Proposal(point.q.moved(*found), self.steps, self.steps)

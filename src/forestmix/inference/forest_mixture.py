@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from reprlib import repr as shown
 from typing import Any, ClassVar
@@ -13,7 +13,7 @@ from forestmix.checks import one_of
 from forestmix.engines.protocol import Capability, Engine, require
 from forestmix.errors import ArgumentError
 from forestmix.inference.accelerate import ConjugateSteps
-from forestmix.inference.base import Algorithm, Proposal, Steps, choose_objective
+from forestmix.inference.base import Algorithm, Steps, choose_objective
 from forestmix.inference.metric import newton
 from forestmix.inference.newton import TiltedNewton
 from forestmix.inference.plain import GroupSteps, PlainSteps
@@ -99,11 +99,3 @@ class ForestMixture(Algorithm):
             return PlainSteps(self.schedule)
         method = self.accelerate if isinstance(self.accelerate, str) else "auto"
         return ACCELERATORS[problem.acceleration](problem, point, method)
-
-    def propose(self, problem: Problem, point: Any, memory: Steps) -> Proposal:
-        """Make the next step."""
-        return memory.propose(problem, point)
-
-    def retreats(self, problem: Problem, point: Any, memory: Steps) -> Iterator[Any]:
-        """Yield what these steps hold safer."""
-        return memory.retreats(problem, point)

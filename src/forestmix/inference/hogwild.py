@@ -8,15 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from forestmix.checks import flag, whole_number
-from forestmix.inference.base import Algorithm, Memory, Proposal
+from forestmix.inference.base import Algorithm, Proposal, Steps
 from forestmix.partition import Partition, check_groups
-
-
-class Blocks(Memory):
-    """The blocks of a run."""
-
-    def __init__(self, blocks: Partition) -> None:
-        self.blocks = blocks
 
 
 @dataclass(frozen=True)
@@ -46,16 +39,24 @@ class Hogwild(Algorithm):
             check_groups("blocks", self.blocks)
         flag("synchronous", self.synchronous)
 
-    def start(self, problem: Any, point: Any) -> Blocks:
-        """Return the blocks, which are read once."""
-        if not isinstance(self.blocks, int | np.integer):
-            return Blocks(Partition.of("blocks", self.blocks, problem.size))
-        count = min(int(self.blocks), problem.size)
-        return Blocks(Partition.from_lists(np.array_split(np.arange(problem.size), count)))
+    def start(self, problem: Any, point: Any) -> BlockSweeps:
+        """Return sweeps of the blocks."""
+        if isinstance(self.blocks, int | np.integer):
+            count = min(int(self.blocks), problem.size)
+            blocks = Partition.from_lists(np.array_split(np.arange(problem.size), count))
+        else:
+            blocks = Partition.of("blocks", self.blocks, problem.size)
+        return BlockSweeps(blocks, bool(self.synchronous))
 
-    def propose(self, problem: Any, point: Any, memory: Blocks) -> Proposal:
+
+class BlockSweeps(Steps):
+    """A sweep of every block in each iteration, side by side."""
+
+    def __init__(self, blocks: Partition, synchronous: bool) -> None:
+        self.blocks, self.synchronous = blocks, synchronous
+
+    def propose(self, problem: Any, point: Any) -> Proposal:
         """Sweep every block once."""
         rows = problem.rows
-        start = rows.sweep_start(point.rows)
-        found = rows.engine.sweep_blocks(start, memory.blocks, synchronous=bool(self.synchronous))
-        return Proposal(point.q.moved(*found), int(memory.blocks.sizes.max()), problem.size)
+        found = rows.engine.sweep_blocks(rows.sweep_start(point.rows), self.blocks, synchronous=self.synchronous)
+        return Proposal(point.q.moved(*found), int(self.blocks.sizes.max()), problem.size)

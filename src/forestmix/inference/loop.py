@@ -67,7 +67,7 @@ class Run:
         self.single = problem.data.single
         self.point: Any = problem.evaluate(start)
         problem.check_range(self.point)
-        self.memory = algorithm.start(problem, self.point)
+        self.rule = algorithm.start(problem, self.point)
         self.stopping = Stopping(problem, self.point, tol, algorithm.monotone)
         count = problem.n_observations
         self.active = np.arange(count)
@@ -117,7 +117,7 @@ class Run:
         kept = {name: getattr(self, name) for name in self.KEPT}
         best = None if self.algorithm.monotone else self.best
         columns = [np.array(column) for column in zip(*self.records, strict=True)]
-        parts = {"stopping": self.stopping.state(), "memory": self.memory.state(), "records": columns, "best": best}
+        parts = {"stopping": self.stopping.state(), "rule": self.rule.state(), "records": columns, "best": best}
         return {**kept, **parts}
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -131,19 +131,19 @@ class Run:
         if len(self.active) < self.problem.n_observations:
             self.problem = self.problem.take(self.active)
         self.best = self.point if state["best"] is None else state["best"]
-        self.stopping.restore(state["stopping"], self.problem, self.point)
-        self.memory = self.algorithm.start(self.problem, self.point)
-        self.memory.restore(state["memory"], self.problem, self.point)
+        self.stopping.restore(state["stopping"])
+        self.rule = self.algorithm.start(self.problem, self.point)
+        self.rule.restore(state["rule"])
 
     def outcome(self) -> Outcome:
         """Return what the run came to."""
         trace = Trace(*(np.array(column) for column in zip(*self.records, strict=True)))
         factors = self.problem.split(self.kept)
-        return Outcome(factors, self.objective, self.status, self.n_iter, trace, self.memory.note)
+        return Outcome(factors, self.objective, self.status, self.n_iter, trace, self.rule.note)
 
     def _iterate(self) -> None:
         old = self.point
-        proposal = self.algorithm.propose(self.problem, old, self.memory)
+        proposal = self.rule.propose(self.problem, old)
         new = proposal.point
         if new is None:
             new = self.problem.evaluate(proposal.q, known=old)
@@ -191,8 +191,8 @@ class Run:
         tries, lower = 0, fell(old, new)
         if not lower.any():
             return new, tries
-        self.memory.forget(lower)
-        for q in self.algorithm.retreats(self.problem, old, self.memory):
+        self.rule.forget(lower)
+        for q in self.rule.retreats(self.problem, old):
             tries += 1
             new = self.problem.evaluate(q.where(lower, new.q), known=old)
             lower = fell(old, new)
@@ -221,7 +221,7 @@ class Run:
         if not len(keep):
             return
         self.problem, self.point = self.problem.take(keep), self.point.take(keep)
-        self.memory = self.memory.take(keep)
+        self.rule = self.rule.take(keep)
         self.best = self.point if self.algorithm.monotone else self.best.take(keep)
         self.stopping = self.stopping.take(keep)
 

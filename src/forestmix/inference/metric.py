@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -45,30 +45,17 @@ SETBACKS = 8
 SHORTER_STEPS = 4
 
 
-class Pair(NamedTuple):
-    """A direction s and its image y, (N, m), and ``1 / s^T y``, 0 where there is no such pair, (N, 1)."""
-
-    direction: Array
-    image: Array
-    inverse: Array
-
-    @classmethod
-    def of(cls, direction: Array, image: Array) -> Pair:
-        """Return the pair; one of zeros changes nothing."""
-        product = dot(direction, image)
-        return cls(direction, image, quotient(np.ones_like(product), product))
-
-
 class MetricNewton(JointNewton):
     """The pairs of the metric for each observation, and whether the last step cut the gradient by enough.
 
+    A pair is a direction s and its image y, (N, m), and ``1 / s^T y``, 0 where there is no such pair, (N, 1).
     ``from_metric``: whether the last step was made without a solve; ``solves``: how many are made before the next such
     step is tried, and ``pause``: how many there were the last time.
     """
 
     def __init__(self, n_observations: int) -> None:
         super().__init__()
-        self.pairs: list[Pair] = []
+        self.pairs: list[tuple[Array, Array, Array]] = []
         self.last: tuple[Array, Array, Array] | None = None
         self.trusted = np.zeros(n_observations, bool)
         self.from_metric, self.solves, self.pause = False, 0, 0
@@ -124,7 +111,8 @@ class MetricNewton(JointNewton):
             self._keep(np.where(usable, change, 0), np.where(usable, fall, 0))
 
     def _keep(self, direction: Array, image: Array) -> None:
-        self.pairs = [*self.pairs, Pair.of(direction, image)][-PAIRS:]
+        product = dot(direction, image)
+        self.pairs = [*self.pairs, (direction, image, quotient(np.ones_like(product), product))][-PAIRS:]
 
     def _share_of_diagonal(self, precision: Array) -> Array:
         """Return ``s^T y / y^T P^-1 y`` of the last pair, at most 1, (N, 1): how far to go where no pair has been.
@@ -138,12 +126,12 @@ class MetricNewton(JointNewton):
     def _metric(self, gradient: Array, precision: Array) -> Array:
         """Apply the two-loop recursion, with the diagonal as the first metric; a pair of zeros changes nothing."""
         rest, shares = gradient.copy(), []
-        for pair in reversed(self.pairs):
-            shares.append((dot(pair.direction, rest) * pair.inverse).astype(gradient.dtype))
-            rest -= shares[-1] * pair.image
+        for direction, image, inverse in reversed(self.pairs):
+            shares.append((dot(direction, rest) * inverse).astype(gradient.dtype))
+            rest -= shares[-1] * image
         step = (rest / precision).astype(gradient.dtype)
-        for pair in self.pairs:
-            step += (shares.pop() - dot(pair.image, step) * pair.inverse).astype(gradient.dtype) * pair.direction
+        for direction, image, inverse in self.pairs:
+            step += (shares.pop() - dot(image, step) * inverse).astype(gradient.dtype) * direction
         return step
 
     def _solve(self, rows: GaussianLatents, at: Any, precision: Array, norm: Array) -> tuple[Array, int]:

@@ -48,7 +48,7 @@ class Newton(Steps):
     """Newton steps, each as long as does not lower the objective."""
 
     def __init__(self) -> None:
-        self.shorter: Iterator[Any] = iter(())
+        self._shorter: Iterator[Any] = iter(())
 
     @abstractmethod
     def steps(self, problem: Any, point: Any) -> tuple[Iterator[Any], int]:
@@ -56,17 +56,13 @@ class Newton(Steps):
 
     def propose(self, problem: Any, point: Any) -> Proposal:
         """Return the whole step."""
-        self.shorter, passes = self.steps(problem, point)
-        return Proposal(next(self.shorter), 1 + passes, (1 + passes) * problem.size)
+        self._shorter, passes = self.steps(problem, point)
+        return Proposal(next(self._shorter), 1 + passes, (1 + passes) * problem.size)
 
     def retreats(self, problem: Any, point: Any) -> Iterator[Any]:
         """Yield shorter parts of the step, then the plain step and shorter parts of that, and no step."""
-        yield from self.shorter
+        yield from self._shorter
         yield from plain_retreats(problem, point)
-
-    def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps; what is left of a step is of no use after its iteration."""
-        return {name: part for name, part in vars(self).items() if name != "shorter"}
 
 
 class JointNewton(Newton):

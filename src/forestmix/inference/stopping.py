@@ -40,24 +40,17 @@ class Stopping(Memory):
     The norms stay the same when columns of W are rescaled. With ``tol=0`` a run ends at ``max_iter``.
     """
 
-    #: What is remembered of each observation.
-    REMEMBERED = ("first", "best", "best_norm", "idle", "idle_iterations", "near_iterations")
-
     def __init__(self, problem: Any, start: Any, tol: float, monotone: bool) -> None:
         dtype = problem.model.dtype
-        self.endless, self.tol = tol == 0, max(tol, LEAST_UNITS * float(np.finfo(dtype).eps))
-        self.farthest = max(FARTHEST[dtype], self.tol)
-        self.monotone = monotone
+        self._endless, self._tol = tol == 0, max(tol, LEAST_UNITS * float(np.finfo(dtype).eps))
+        self._farthest = max(FARTHEST[dtype], self._tol)
+        self._monotone = monotone
         self.first = start.objective
         self.best = start.objective
         self.best_norm = problem.gradient_norm(start)
         self.idle = np.zeros(len(start.objective))
         self.idle_iterations = np.zeros(len(start.objective), int)
         self.near_iterations = np.zeros(len(start.objective), int)
-
-    def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps."""
-        return {name: getattr(self, name) for name in self.REMEMBERED}
 
     def check(self, problem: Any, old: Any, new: Any, norm: Array, sweeps: float) -> Array:
         """Return how each observation ended, the gravest status that applies, or ``None`` where it goes on."""
@@ -66,29 +59,29 @@ class Stopping(Memory):
         diverged = new.objective < self.first - DIVERGENCE * (1 + np.abs(self.first))
         idle = self._idle(new, norm, sweeps)
         below_best = new.objective < self.best - 10 * new.rounding
-        ending = np.zeros_like(finite) if self.endless else finite
+        ending = np.zeros_like(finite) if self._endless else finite
         converged = self._converged(problem, old, new, norm, ending)
         stalled = idle & ending & ~converged
-        if stalled.any() and self.monotone:
+        if stalled.any() and self._monotone:
             stalled &= norm <= np.maximum(SMALL, 10 * problem.gradient_rounding(new)) if not new.carried else False
         ends = np.full(len(norm), None, dtype=object)
         ends[stalled], ends[converged] = Status.STALLED, Status.CONVERGED
-        ends[fell if self.monotone else diverged | (idle & below_best)] = (
-            Status.DECREASED if self.monotone else Status.DIVERGED
+        ends[fell if self._monotone else diverged | (idle & below_best)] = (
+            Status.DECREASED if self._monotone else Status.DIVERGED
         )
-        ends[~finite] = Status.NON_FINITE if self.monotone else Status.DIVERGED
+        ends[~finite] = Status.NON_FINITE if self._monotone else Status.DIVERGED
         return ends
 
     def _converged(self, problem: Any, old: Any, new: Any, norm: Array, ending: Array) -> Array:
-        near = ending & (norm <= self.tol)
+        near = ending & (norm <= self._tol)
         self.near_iterations = np.where(near, self.near_iterations + 1, 0)
         bound = np.full(len(norm), np.inf)
         if near.any():
             bound = np.where(near, problem.distance(new, exactly=False), np.inf)
         scale = np.maximum(1.0, np.abs(new.objective))
         change = np.abs(new.objective - old.objective)
-        quiet = change <= np.maximum(self.tol * scale, new.rounding)
-        converged = near & (bound <= self.farthest) & (quiet | (0.5 * bound**2 <= self.tol * scale))
+        quiet = change <= np.maximum(self._tol * scale, new.rounding)
+        converged = near & (bound <= self._farthest) & (quiet | (0.5 * bound**2 <= self._tol * scale))
         # What follows costs passes over W, so it is asked at the first, second, fourth, eighth ... chance.
         waited = np.maximum(self.idle_iterations, self.near_iterations)
         due = ending & ~converged & (waited > 0) & (waited & (waited - 1) == 0)
@@ -97,7 +90,7 @@ class Stopping(Memory):
         due &= near | (norm <= problem.gradient_rounding(new))
         if not due.any():
             return converged
-        return converged | (due & (problem.distance(new, exactly=True) <= self.farthest))
+        return converged | (due & (problem.distance(new, exactly=True) <= self._farthest))
 
     def _idle(self, new: Any, norm: Array, sweeps: float) -> Array:
         """Return whether neither objective nor gradient has improved for long."""

@@ -31,7 +31,7 @@ import numpy as np
 from forestmix.arrays import Array, generator
 from forestmix.errors import ForestmixError
 from forestmix.posterior.covariance import Covariance
-from forestmix.problem.conjugate import ConjugateDirections
+from forestmix.problem.conjugate import Last, conjugate_step, dot
 from forestmix.weights import Weights
 from forestmix.weights.blocks import blocks_of
 
@@ -250,10 +250,13 @@ def _conjugate_steps(
 
     Half of it leaves room for what rounding adds between the residual carried along and a new one.
     """
-    directions, total = ConjugateDirections(lambda residual: residual / system.diagonal), np.zeros_like(residual)
+    last: Last | None = None
+    total = np.zeros_like(residual)
     while left and not (system.prior_variance(residual) <= 0.5 * target(value)).all():
-        squared = directions.look(residual)
-        step = directions.advance(residual, system.product)
+        preconditioned = residual / system.diagonal
+        squared = dot(residual, preconditioned)
+        step = conjugate_step(residual, preconditioned, squared, last, system.product)
+        last = step.direction, squared
         total, residual = total + step.length * step.direction, residual - step.length * step.image
         value, left = value + (step.length * squared)[:, 0], left - 1
     return total, left

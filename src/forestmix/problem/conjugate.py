@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import array_api_compat
 
-from forestmix.arrays import Array, inner
+from forestmix.arrays import inner
 
 Product = Callable[[Any], tuple[Any, Any]]
 
@@ -21,54 +21,28 @@ class Step(NamedTuple):
     curvature: Any
 
 
-class ConjugateDirections:
-    """The next conjugate direction from each residual, for a batch; it keeps the last direction and squared norm.
+#: A direction, (N, m), and the squared norm ``r^T P^-1 r``, (N, 1), of the residual that it was made from.
+Last = tuple[Any, Any]
+
+
+def conjugate_step(residual: Any, preconditioned: Any, squared: Any, last: Last | None, product: Product) -> Step:
+    """Return the step to the optimum along the next conjugate direction, ``p = P^-1 r + beta p``.
 
     Args:
-        precondition: gives the approximate inverse of A times a residual, (N, m).
+        residual: r, (N, m).
+        preconditioned: ``P^-1 r``.
+        squared: ``r^T P^-1 r``, (N, 1).
+        last: what the step before was made from; ``None`` for the first. Zeros begin anew.
+        product: gives ``A p``, (N, m), and ``p^T A p``, (N, 1).
 
     """
-
-    def __init__(self, precondition: Callable[[Any], Any]) -> None:
-        self.precondition = precondition
-        self.direction: Any = None
-        self.squared: Any = None
-
-    def take(self, keep: Array, precondition: Callable[[Any], Any]) -> ConjugateDirections:
-        """Return the directions of the chosen systems, in arrays of NumPy, with their own preconditioner."""
-        chosen = ConjugateDirections(precondition)
-        if self.direction is not None:
-            chosen.direction, chosen.squared = self.direction[keep], self.squared[keep]
-        return chosen
-
-    def forget(self, which: Any) -> None:
-        """Begin anew from the residual in the marked systems, (N, 1)."""
-        if self.direction is not None:
-            xp = array_api_compat.array_namespace(self.direction)
-            self.direction = xp.where(which, xp.zeros_like(self.direction), self.direction)
-            self.squared = xp.where(which, xp.zeros_like(self.squared), self.squared)
-
-    def look(self, residual: Any) -> Any:
-        """Precondition the next residual, and return its squared norm ``r^T P^-1 r``, (N, 1)."""
-        self._preconditioned = self.precondition(residual)
-        self._next = dot(residual, self._preconditioned)
-        return self._next
-
-    def advance(self, residual: Any, product: Product) -> Step:
-        """Return the step to the optimum along ``p = P^-1 r + beta p``, for the residual that was looked at last.
-
-        ``product`` gives ``A p``, (N, m), and ``p^T A p``, (N, 1).
-        """
-        if self.direction is None:
-            self.direction = self._preconditioned
-        else:
-            share = _like(residual, quotient(self._next, self.squared))
-            self.direction = self._preconditioned + share * self.direction
-        self.squared = self._next
-        image, curvature = product(self.direction)
-        # By the slope along p and not by the residual's norm: rounding, or a new start, may have parted the two.
-        length = quotient(dot(residual, self.direction), curvature)
-        return Step(_like(residual, length), self.direction, image, curvature)
+    direction = preconditioned
+    if last is not None:
+        direction = direction + _like(residual, quotient(squared, last[1])) * last[0]
+    image, curvature = product(direction)
+    # By the slope along p and not by the residual's norm: rounding, or a new start, may have parted the two.
+    length = quotient(dot(residual, direction), curvature)
+    return Step(_like(residual, length), direction, image, curvature)
 
 
 class Solution(NamedTuple):
@@ -101,11 +75,13 @@ def conjugate_gradients(
     gone nowhere yet.
     """
     xp = array_api_compat.array_namespace(right)
-    directions = ConjugateDirections(precondition)
-    x, residual, iteration = xp.zeros_like(right), right, 0
-    more = directions.look(residual) > 0
+    x, residual, last, iteration = xp.zeros_like(right), right, None, 0
+    preconditioned = precondition(residual)
+    squared = dot(residual, preconditioned)
+    more = squared > 0
     while iteration < limit and bool(xp.any(more)):
-        step = directions.advance(residual, product)
+        step = conjugate_step(residual, preconditioned, squared, last, product)
+        last = step.direction, squared
         if keep is not None:
             keep(step.direction, step.image)
         positive = step.curvature > 0
@@ -113,7 +89,9 @@ def conjugate_gradients(
             x = xp.where(positive, x, step.direction)
         length = xp.where(more, step.length, xp.zeros_like(step.length))
         x, residual = x + length * step.direction, residual - length * step.image
-        more = more & positive & ~enough(residual, directions.look(residual))
+        preconditioned = precondition(residual)
+        squared = dot(residual, preconditioned)
+        more = more & positive & ~enough(residual, squared)
         iteration += 1
     return Solution(x, more, iteration)
 

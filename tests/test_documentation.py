@@ -32,3 +32,15 @@ def test_links_between_files_lead_somewhere():
         for target in re.findall(r"\]\(([^)#]+)\)", page.read_text("utf-8")):
             if "://" not in target:
                 assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+#: A file of the repository as prose names it: by its path from the root, or from ``src/forestmix``.
+NAMED_FILE = re.compile(r"`([a-z_]+(?:/[\w.]+)*/\w+\.(?:py|md))`")
+
+
+def test_files_that_contributors_are_sent_to_are_there():
+    for page in (ROOT / "CONTRIBUTING.md", ROOT / "docs" / "architecture.md"):
+        named = NAMED_FILE.findall(page.read_text("utf-8"))
+        assert len(named) > 5
+        for name in named:
+            assert (ROOT / name).exists() or (ROOT / "src" / "forestmix" / name).exists(), f"{page.name} names {name}"

@@ -8,7 +8,7 @@ import pandas
 import pytest
 
 import forestmix as fmx
-from files.objects import DEPTHS, UNKNOWN, data, flat
+from support.saved_objects import DEPTHS, UNKNOWN, data, flat
 
 matplotlib.use("Agg")
 try:

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import forestmix as fmx
-from files.objects import ROWS, SPARSE, UNKNOWN, data, flat
 from forestmix.errors import ForestmixError
 from forestmix.files import container, save, seal
+from support.saved_objects import ROWS, SPARSE, UNKNOWN, data, flat
 
 #: Mutations of each of two files: in every run, and with ``-m slow``, which makes 2,000 in all.
 FEW, MANY = 100, 1000

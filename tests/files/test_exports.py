@@ -6,8 +6,8 @@ import pytest
 import scipy
 
 import forestmix as fmx
-from files.objects import DEPTHS, ROWS, UNKNOWN, W, data, flat
 from forestmix.errors import ForestmixError
+from support.saved_objects import DEPTHS, ROWS, UNKNOWN, W, data, flat
 
 arviz_base = pytest.importorskip("arviz_base")
 NAMES = [f"é {k}" for k in range(5)]

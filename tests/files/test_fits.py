@@ -7,11 +7,11 @@ import pandas
 import pytest
 
 import forestmix as fmx
-from files.objects import same
 from forestmix.errors import ForestmixError
 from forestmix.files import container
 from forestmix.files.formulas import check_formula
 from forestmix.regression.terms import parse
+from support.saved_objects import same
 
 RNG = np.random.default_rng(4)
 N = 60

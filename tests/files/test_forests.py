@@ -5,8 +5,8 @@ import pandas
 import pytest
 
 import forestmix as fmx
-from files.objects import same
 from forestmix.errors import ForestmixError
+from support.saved_objects import same
 
 X = np.random.default_rng(2).normal(size=(60, 5)) @ np.diag([1.0, 2.0, 1.0, 1.0, 3.0])
 FAMILIES = {"gaussian": X, "bernoulli": (X > 0).astype(float), "poisson": np.floor(np.abs(X))}

@@ -8,8 +8,8 @@ import polars
 import pytest
 
 import forestmix as fmx
-from files.objects import DEPTHS, W, data, flat
 from forestmix.tables import plain_label
+from support.saved_objects import DEPTHS, W, data, flat
 
 DAY = datetime.datetime(2020, 2, 29, 12, 30)
 LABELS = {

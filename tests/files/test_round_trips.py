@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import forestmix as fmx
-from files.objects import DEPTHS, KNOWN, SPARSE, UNKNOWN, W, data, flat, known_scales, same
 from forestmix.errors import ArgumentError
 from forestmix.posterior import kinds
+from support.saved_objects import DEPTHS, KNOWN, SPARSE, UNKNOWN, W, data, flat, known_scales, same
 
 
 @pytest.fixture

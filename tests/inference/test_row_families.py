@@ -150,7 +150,7 @@ def test_bounds_lie_below_the_evidence_of_a_single_latent():
 
 
 def test_explicit_auxiliary_parameters_for_every_family():
-    """The optimal ones attain the bound (design 1.2: for every convex a), and others never beat it."""
+    """The optimal ones attain the bound (for every convex a: docs/paper_to_code.md), and others never beat it."""
     rng = np.random.default_rng(7)
     for name in ("bernoulli", "binomial", "poisson", "mixed"):
         model, x = PROBLEMS[name](rng)

@@ -9,8 +9,8 @@ import forestmix as fmx
 from forestmix.posterior import roots
 from forestmix.posterior.covariance import CovarianceBatch, DiagonalCovariance, FactoredCovariance
 from forestmix.weights import as_weights
-from posterior.models import CURVATURES, ROWS, count_model, dense_covariance
 from support import known_models, oracles, strategies
+from support.posterior_models import CURVATURES, ROWS, count_model, dense_covariance
 
 
 def factored(seed=0, n=9, m=5):

@@ -8,8 +8,8 @@ import scipy.sparse
 import forestmix as fmx
 from forestmix.model import observations
 from forestmix.posterior.full import Start
-from posterior.models import fit_full
 from support import oracles
+from support.posterior_models import fit_full
 
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(80)
 WEIGHTS = WEIGHTS / np.sqrt(2 * np.pi)

@@ -9,9 +9,9 @@ from forestmix.model import Prior
 from forestmix.posterior import iterative, kinds
 from forestmix.posterior.iterative import IterativeCovariance, PrecisionSystem, certified_variances
 from forestmix.weights import as_weights, blocks
-from posterior.models import ROWS, count_model
 from posterior.test_covariance import check_draws
 from support import deep_oracles
+from support.posterior_models import ROWS, count_model
 
 
 @pytest.fixture(autouse=True)

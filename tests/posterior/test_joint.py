@@ -10,7 +10,7 @@ from forestmix.model import observations
 from forestmix.posterior import columns
 from forestmix.posterior.scale_terms import scale_names
 from forestmix.scales import HalfNormal, InverseGamma
-from posterior.models import fit_full
+from support.posterior_models import fit_full
 
 RNG = np.random.default_rng(0)
 W = np.c_[np.ones(40), RNG.standard_normal((40, 3))]

@@ -8,9 +8,9 @@ import forestmix as fmx
 from forestmix.posterior.component import Component
 from forestmix.posterior.covariance import DiagonalCovariance, FactoredCovariance
 from forestmix.weights import as_weights
-from posterior.models import ROWS, count_model
 from posterior.test_covariance import check_draws
 from support import deep_oracles, known_models, oracles
+from support.posterior_models import ROWS, count_model
 
 
 @pytest.mark.parametrize("objective", ["elbo", "fm"])

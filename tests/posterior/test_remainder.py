@@ -12,7 +12,7 @@ from forestmix.posterior import remainder as remainder_file
 from forestmix.posterior.integrate import fit_scales
 from forestmix.posterior.remainder import remainder
 from forestmix.scales import HalfNormal
-from posterior.models import fit_full
+from support.posterior_models import fit_full
 
 FAMILIES = {"bernoulli": fmx.Bernoulli(), "binomial": fmx.Binomial(5), "poisson": fmx.Poisson()}
 

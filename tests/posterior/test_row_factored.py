@@ -10,8 +10,8 @@ from forestmix.posterior import kinds
 from forestmix.posterior.covariance import FactoredCovariance
 from forestmix.posterior.row_factored import RowFactoredCovariance
 from forestmix.weights import as_weights
-from posterior.models import ROWS, count_model
 from posterior.test_covariance import check_interface
+from support.posterior_models import ROWS, count_model
 
 
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])

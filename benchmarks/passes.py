@@ -69,11 +69,8 @@ class SecantMemory(Steps):
         step = scale * rest / metric
         for (change, fall), share in zip(self.pairs, reversed(shares), strict=True):
             step = step + change * (share - quotient(dot(fall, step), dot(change, fall)))
-        return Proposal(point.q.moved(at.q.mean + step, rows.precision(at) ** -0.5), 1, problem.size)
-
-    def retreats(self, problem, point):
-        """Yield the plain step and shorter ones."""
-        yield from plain_retreats(problem, point)
+        q = point.q.moved(at.q.mean + step, rows.precision(at) ** -0.5)
+        return Proposal(q, 1, problem.size, retreats=plain_retreats(problem, point))
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,7 @@ def test_refused_proposals_fall_back_to_the_plain_step(model, monkeypatch):
     def broken(self, problem, point):
         proposal = honest(self, problem, point)
         q = proposal.q.moved(proposal.q.mean + 100.0, proposal.q.sd)
-        return type(proposal)(q, proposal.parallel_steps, proposal.updates, None)
+        return replace(proposal, q=q, point=None)
 
     monkeypatch.setattr(ConjugateSteps, "propose", broken)
     x = model.sample(0).x

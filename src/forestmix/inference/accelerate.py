@@ -64,13 +64,18 @@ class ConjugateSteps(Steps):
 
     def propose(self, problem: Any, point: Any) -> Proposal:
         """Return the exact maximiser along the next conjugate direction, or over all means once there is a factor."""
+        q, new = self._maximiser(problem, point)
+        return Proposal(q, 1, problem.size, new, _retreats(problem, point))
+
+    def _maximiser(self, problem: Any, point: Any) -> tuple[Any, Point | None]:
+        """Return its factors, and the point there if that follows from this one."""
         rows, at, objective = problem.rows, point.rows, point.objective
         if self._factor is None and self.steps >= self.patience:
             self._factor = direct.factor(rows, at, 1 / self.inverse)
             if self._factor is None:
                 self.patience = np.inf
         if self._factor is not None:
-            return Proposal(point.q.moved(at.q.mean + self._factor(rows, at), self.sd), 1, problem.size)
+            return point.q.moved(at.q.mean + self._factor(rows, at), self.sd), None
         if not at.carried:
             self.computed = np.abs(objective)
             # The variances of the start are left at the first step; afterwards they are these already.
@@ -86,17 +91,12 @@ class ConjugateSteps(Steps):
         self.steps += 1
         q = point.q.moved(mean, self.sd)
         if self._is_due(problem, objective):
-            return Proposal(q, 1, problem.size)
+            return q, None
         # On the ELBO the preconditioner is the precision of q.
         norm = host(form(gradient, self.inverse)) if rows.objective == "elbo" else None
         variances = np.broadcast_to(rows.variance_norm(at), objective.shape)
         carried = CarriedRows(at.origin, q.layers[0], gradient, norm, variances)
-        return Proposal(q, 1, problem.size, Point(q, objective, point.rounding, (carried,)))
-
-    def retreats(self, problem: Any, point: Any) -> Iterator[Any]:
-        """Yield the plain step, which cannot lower the objective by more than rounding, and then none."""
-        yield problem.plain_step(problem.evaluate(point.q, known=point) if point.carried else point)
-        yield point.q
+        return q, Point(q, objective, point.rounding, (carried,))
 
     def _is_due(self, problem: Any, objective: Array) -> bool:
         """Return whether the rows have to be looked at again, for an objective that was carried on."""
@@ -105,6 +105,12 @@ class ConjugateSteps(Steps):
             return True
         assert self.computed is not None
         return bool(np.any(self.computed > SHRUNK * (np.abs(objective) + problem.size)))
+
+
+def _retreats(problem: Any, point: Any) -> Iterator[Any]:
+    """Yield the plain step, which cannot lower the objective by more than rounding, and then none."""
+    yield problem.plain_step(problem.evaluate(point.q, known=point) if point.carried else point)
+    yield point.q
 
 
 def solve_variances(rows: Any, at: Any) -> tuple[Any, Any]:

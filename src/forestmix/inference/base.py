@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
@@ -24,13 +24,15 @@ class Proposal:
     """Where an iteration leads.
 
     ``q``: the new factors; ``parallel_steps``: how many parallel steps it took; ``updates``: how many variables were
-    updated, each time they were; ``point``: what there is to know at q, where the algorithm knows it already.
+    updated, each time they were; ``point``: what there is to know at q, where the algorithm knows it already;
+    ``retreats``: safer and safer factors to go to where q lowers the objective, made when they are asked for.
     """
 
     q: Any
     parallel_steps: int
     updates: int
     point: Any = None
+    retreats: Iterable[Any] = ()
 
 
 class Memory:
@@ -56,7 +58,7 @@ class Memory:
 
 
 class Steps(Memory, ABC):
-    """The steps of an algorithm in a run: it makes the proposals, and knows safer ones than those that were refused."""
+    """The steps of an algorithm in a run."""
 
     @property
     def note(self) -> str:
@@ -69,10 +71,6 @@ class Steps(Memory, ABC):
 
     def forget(self, which: Array) -> None:
         """Drop what led to a proposal that the loop refused for the observations marked in ``which``."""
-
-    def retreats(self, problem: Any, point: Any) -> Iterator[Any]:
-        """Yield safer and safer steps to take where the proposal lowered the objective; none by default."""
-        yield from ()
 
 
 class Algorithm(ABC):

@@ -15,7 +15,6 @@ import time
 import zipfile
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
-from functools import cached_property
 from pathlib import Path
 from reprlib import repr as shown
 from typing import Any
@@ -28,7 +27,7 @@ from forestmix.inference.status import Status
 from forestmix.model import DEF, Observations
 
 #: Changes with what is written.
-FORMAT = 3
+FORMAT = 4
 #: How far the products with W that identify it may be apart: another number of threads rounds them differently.
 SAME = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-3}
 
@@ -114,18 +113,22 @@ def _read(path: Path) -> Any:
 
 
 def encode(value: Any, arrays: list[Array]) -> Any:
-    """Return a description of a tree of numbers, arrays, containers and dataclasses; arrays go to ``arrays``."""
+    """Return a description of a tree of numbers, arrays, containers and objects; arrays go to ``arrays``.
+
+    Of a dataclass or a named tuple it has the fields; of other objects of forestmix, which identify a run and are not
+    read again, all but weights.
+    """
     if isinstance(value, np.generic):
-        value = value.item()
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
+        return value.item()
     if isinstance(value, Status):
         return {"status": value.name}
-    if isinstance(value, np.ndarray) and value.dtype == object:
-        return {"objects": [encode(part, arrays) for part in value]}
     if isinstance(value, dict):
         return {"dict": {key: encode(part, arrays) for key, part in value.items()}}
+    if isinstance(value, np.ndarray) and value.dtype == object:
+        return {"objects": [encode(part, arrays) for part in value.ravel()]}
     names = _field_names(type(value))
+    if names is None and type(value).__module__.startswith("forestmix."):
+        names = [name for name in vars(value) if name != "weights"]
     if names is not None:
         parts = {name: encode(getattr(value, name), arrays) for name in names}
         return {"class": f"{type(value).__module__}:{type(value).__qualname__}", "fields": parts}
@@ -134,7 +137,7 @@ def encode(value: Any, arrays: list[Array]) -> Any:
     if hasattr(value, "__array__"):
         arrays.append(np.asarray(value))
         return {"array": len(arrays) - 1}
-    raise TypeError(f"a checkpoint cannot hold a {type(value).__name__}")
+    return value
 
 
 def decode(described: Any, arrays: list[Array]) -> Any:
@@ -151,11 +154,7 @@ def decode(described: Any, arrays: list[Array]) -> Any:
     if kind == "dict":
         return {key: decode(part, arrays) for key, part in content.items()}
     parts = [decode(part, arrays) for part in content]
-    if kind == "objects":
-        found = np.empty(len(parts), dtype=object)
-        found[:] = parts
-        return found
-    return tuple(parts) if kind == "tuple" else parts
+    return np.array(parts, object) if kind == "objects" else tuple(parts) if kind == "tuple" else parts
 
 
 def _made(name: str, values: dict[str, Any]) -> Any:
@@ -164,12 +163,7 @@ def _made(name: str, values: dict[str, Any]) -> Any:
     found = getattr(importlib.import_module(module), label, None) if module.startswith("forestmix.") else None
     if not isinstance(found, type) or _field_names(found) != list(values):
         raise ArgumentError(f"checkpoint must be of this version of forestmix; it has a {name}.")
-    if issubclass(found, tuple):
-        return found(**values)
-    made = object.__new__(found)
-    for field, value in values.items():
-        object.__setattr__(made, field, value)
-    return made
+    return found(**values)
 
 
 def _field_names(kind: type) -> list[str] | None:
@@ -181,28 +175,11 @@ def _field_names(kind: type) -> list[str] | None:
 
 def digest_of(*values: Any) -> str:
     """Return a hash of everything in objects but their weights, which ``probes_of`` stands for."""
-    found = hashlib.sha256()
-
-    def add(value: Any) -> None:
-        if isinstance(value, np.ndarray) and value.dtype != object:
-            found.update(f"{value.shape}{value.dtype}".encode())
-            found.update(np.ascontiguousarray(value).tobytes())
-        elif isinstance(value, list | tuple):
-            found.update(f"{type(value).__name__}{len(value)}".encode())
-            for part in value:
-                add(part)
-        elif type(value).__module__.startswith("forestmix."):
-            found.update(type(value).__qualname__.encode())
-            for name, part in sorted(vars(value).items()):
-                # What was derived, and kept, may or may not be there yet.
-                derived = isinstance(getattr(type(value), name, None), cached_property) or name == "_remembered"
-                if name != "weights" and not derived:
-                    found.update(name.encode())
-                    add(part)
-        else:
-            found.update(repr(value).encode())
-
-    add(values)
+    arrays: list[Array] = []
+    found = hashlib.sha256(json.dumps(encode(values, arrays), default=repr).encode())
+    for array in arrays:
+        found.update(f"{array.shape}{array.dtype}".encode())
+        found.update(np.ascontiguousarray(array).tobytes())
     return found.hexdigest()
 
 

@@ -43,20 +43,20 @@ Factor = Callable[[GaussianLatents, Any], Array]
 
 def factor_of_latents(weights: Weights, kappa: Array, precision: Array) -> Factor:
     """Return the solution by a Cholesky factor of A."""
-    made = _cholesky(precision_matrix(weights, kappa, precision))
-    return lambda _, at: _solve(made, at.gradient)
+    solve = _cholesky(precision_matrix(weights, kappa, precision))
+    return lambda _, at: solve(at.gradient)
 
 
 def factor_of_rows(weights: Weights, kappa: Array, precision: Array) -> Factor:
     """Return the solution by a Cholesky factor of the matrix of the rows, S, see ``gram.row_matrix``."""
     root, inverse = np.sqrt(kappa), 1 / precision
-    made = _cholesky(row_matrix(weights, kappa, precision))
+    solve = _cholesky(row_matrix(weights, kappa, precision))
 
     def step(_: GaussianLatents, at: Any) -> Array:
         """Return ``P^-1 (gradient - W^T K^(1/2) S^-1 K^(1/2) W P^-1 gradient)``."""
         dtype, gradient = weights.dtype, at.gradient
         image = root * weights.forward((gradient * inverse).astype(dtype))
-        back = weights.adjoint((root * _solve(made, image)).astype(dtype))
+        back = weights.adjoint((root * solve(image)).astype(dtype))
         return np.ascontiguousarray(inverse * (gradient - back), gradient.dtype)
 
     return step
@@ -73,12 +73,12 @@ def needs_orthogonal(rows: GaussianLatents, at: Any, diagonal: Array) -> bool:
     """Return whether Cholesky's factor would lose too much or would not serve all, and QR is affordable."""
     unit = float(np.finfo(np.float64).eps)  # in which factors are made, whatever the weights' precision
     lossy = bool(np.any(unit * diagonal > MOST_LOST_SQUARED * rows.prior.precision))
-    return (lossy or not has_factor(at)) and affordable(rows)
+    return (lossy or _differ(at)) and affordable(rows)
 
 
-def has_factor(at: Any) -> bool:
-    """Return whether one matrix serves all observations: not where each misses entries of its own."""
-    return len(at.origin.terms.kappa) == 1
+def _differ(at: Any) -> bool:
+    """Return whether observations miss entries of their own, so that no one matrix serves them all."""
+    return len(at.origin.terms.kappa) > 1
 
 
 def fewer_rows(rows: GaussianLatents, diagonal: Array) -> bool:
@@ -98,7 +98,7 @@ def patience(rows: GaussianLatents, at: Any, diagonal: Array, method: str) -> fl
         return np.inf
     if needs_orthogonal(rows, at, diagonal):
         return 0.0
-    if not has_factor(at):
+    if _differ(at):
         return np.inf
     steps = 0.0 if method == "direct" else price(rows, at, diagonal)
     return steps if steps >= LEAST_PATIENCE else 0.0
@@ -129,12 +129,12 @@ def factor(rows: GaussianLatents, at: Any, diagonal: Array) -> Factor | None:
         return None
 
 
-def _cholesky(matrix: Array) -> Any:
-    """Return a factor; raises ``LinAlgError`` where rounding leaves it with a negative pivot."""
-    return scipy.linalg.cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)
+def _cholesky(matrix: Array) -> Callable[[Array], Array]:
+    """Return what solves for each row of a right-hand side; raises where rounding leaves a negative pivot."""
+    made = scipy.linalg.cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)
 
+    def solve(right: Array) -> Array:
+        solved = scipy.linalg.cho_solve(made, right.T.astype(np.float64), check_finite=False).T
+        return np.ascontiguousarray(solved, right.dtype)
 
-def _solve(made: Any, right: Array) -> Array:
-    """Return the solution for each row of ``right``, in its precision."""
-    solved = scipy.linalg.cho_solve(made, right.T.astype(np.float64), check_finite=False).T
-    return np.ascontiguousarray(solved, right.dtype)
+    return solve

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -147,7 +147,7 @@ class Run:
         new = proposal.point
         if new is None:
             new = self.problem.evaluate(proposal.q, known=old)
-        new, tries = self._safeguard(old, new)
+        new, tries = self._safeguard(old, new, proposal.retreats)
         sweeps = proposal.updates / self.problem.size + tries
         self.iteration += 1
         self.step, self.sweeps = self.step + proposal.parallel_steps + tries, self.sweeps + sweeps
@@ -186,13 +186,13 @@ class Run:
         iteration, step, sweeps, *_, seconds = self.records[-1]
         self.records[-1] = (iteration, step, sweeps, self.objective.copy(), self.norm.copy(), float(seconds))
 
-    def _safeguard(self, old: Any, new: Any) -> tuple[Any, int]:
+    def _safeguard(self, old: Any, new: Any, retreats: Iterable[Any]) -> tuple[Any, int]:
         """Put a safer step in place of one that lowered the objective; return how many were tried, too."""
         tries, lower = 0, fell(old, new)
         if not lower.any():
             return new, tries
         self.rule.forget(lower)
-        for q in self.rule.retreats(self.problem, old):
+        for q in retreats:
             tries += 1
             new = self.problem.evaluate(q.where(lower, new.q), known=old)
             lower = fell(old, new)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any, Literal
 
 import array_api_compat
@@ -47,22 +48,15 @@ LEAST_DAMPING = 1e-16
 class Newton(Steps):
     """Newton steps, each as long as does not lower the objective."""
 
-    def __init__(self) -> None:
-        self._shorter: Iterator[Any] = iter(())
-
     @abstractmethod
     def steps(self, problem: Any, point: Any) -> tuple[Iterator[Any], int]:
         """Return the factors after the whole step and after shorter and shorter parts of it, and the passes it took."""
 
     def propose(self, problem: Any, point: Any) -> Proposal:
-        """Return the whole step."""
-        self._shorter, passes = self.steps(problem, point)
-        return Proposal(next(self._shorter), 1 + passes, (1 + passes) * problem.size)
-
-    def retreats(self, problem: Any, point: Any) -> Iterator[Any]:
-        """Yield shorter parts of the step, then the plain step and shorter parts of that, and no step."""
-        yield from self._shorter
-        yield from plain_retreats(problem, point)
+        """Return the whole step; then its parts, the plain step and shorter parts of that, and no step."""
+        steps, passes = self.steps(problem, point)
+        whole, retreats = next(steps), chain(steps, plain_retreats(problem, point))
+        return Proposal(whole, 1 + passes, (1 + passes) * problem.size, retreats=retreats)
 
 
 class JointNewton(Newton):
@@ -73,7 +67,6 @@ class JointNewton(Newton):
     """
 
     def __init__(self) -> None:
-        super().__init__()
         self.stretch = 1.0
 
     def steps(self, problem: Any, point: Any) -> tuple[Iterator[Any], int]:
@@ -138,7 +131,6 @@ class TiltedNewton(Newton):
     """
 
     def __init__(self, count: int) -> None:
-        super().__init__()
         self.made = 0
         self.damping = np.ones((count, 1))
         self.objective = np.full(count, -np.inf)

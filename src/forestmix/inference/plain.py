@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -28,15 +28,10 @@ class PlainSteps(Steps):
     def propose(self, problem: Any, point: Any) -> Proposal:
         """Make one parallel step over all latents, or one for each set of layers (paper, Algorithm 1)."""
         q, steps = step_sets(problem, point, self.schedule)
-        return Proposal(q, steps, problem.size)
-
-    def retreats(self, problem: Any, point: Any) -> Iterator[Any]:
-        """Yield shorter plain steps; those of Gaussian rows need none."""
-        if problem.acceleration is Acceleration.NEWTON:
-            yield from plain_retreats(problem, point)
+        return Proposal(q, steps, problem.size, retreats=shorter_if_needed(problem, point))
 
 
-class GroupSteps(PlainSteps):
+class GroupSteps(Steps):
     """One forest mixture step for each group of latents in every iteration."""
 
     def __init__(self, groups: Partition) -> None:
@@ -45,7 +40,12 @@ class GroupSteps(PlainSteps):
     def propose(self, problem: Any, point: Any) -> Proposal:
         """Make one parallel step for each group."""
         q = problem.sweep(point, self.groups, surrogate=True)
-        return Proposal(q, len(self.groups.sizes), problem.size)
+        return Proposal(q, len(self.groups.sizes), problem.size, retreats=shorter_if_needed(problem, point))
+
+
+def shorter_if_needed(problem: Any, point: Any) -> Iterable[Any]:
+    """Return shorter plain steps; those of Gaussian rows need none."""
+    return plain_retreats(problem, point) if problem.acceleration is Acceleration.NEWTON else ()
 
 
 def step_sets(problem: Any, point: Any, schedule: str) -> tuple[Any, int]:

@@ -75,14 +75,15 @@ class WorkerSteps(Steps):
 
     def propose(self, problem: Any, point: Any) -> Proposal:
         """Return the factors after some turns."""
-        return Proposal(take_turns(problem, point, stale=self.stale), TURNS, TURNS * problem.size)
+        q = take_turns(problem, point, stale=self.stale)
+        return Proposal(q, TURNS, TURNS * problem.size, retreats=self._retreats(problem, point))
 
     def forget(self, which: Array) -> None:
         """Wait for each other from now on."""
         self.fallen += self.stale
         self.stale = False
 
-    def retreats(self, problem: Any, point: Any) -> Iterator[Any]:
+    def _retreats(self, problem: Any, point: Any) -> Iterator[Any]:
         """Yield the same turns of workers that wait, if these did not, and then plain steps."""
         if self.fallen == 1:
             self.fallen += 1

@@ -22,8 +22,7 @@ from benchmarks.harness.facts import load_note
 from benchmarks.harness.results import Section, Table
 from benchmarks.harness.rounds import short
 from benchmarks.streaming import Say, clocked, passes
-from forestmix.weights import Weights
-from forestmix.weights.chunk_files import trusted_dense
+from forestmix.weights import DenseWeights, Weights
 from forestmix.weights.chunks import ChunkShape, StreamedChunks
 
 ROWS = {"small": 200_000, "default": 1_000_000, "large": 100_000_000}
@@ -62,7 +61,7 @@ class Generated:
 
     def load(self, *, trusted: bool) -> Weights:
         """Make the rows."""
-        return trusted_dense(self.numbers())
+        return DenseWeights(self.numbers(), trusted=True)
 
 
 @dataclass(frozen=True)

@@ -25,13 +25,9 @@ CASES = {name: factory for name, factory in WEIGHTS.items() if name.startswith("
 
 def gathered(weights, forward, parts, count=1):
     """Return the products of W (or W^T), |W| and W∘W with three batches, on so many threads."""
-    s = weights.storage()
-    taps = (
-        kernel.make_taps(s.turned_kernels, s.image_shape[1:], s.turned_shifts)
-        if forward
-        else kernel.make_taps(s.kernels, s.latent_shape[1:], s.shifts)
-    )
-    source, target = (s.latent_shape, s.image_shape) if forward else (s.image_shape, s.latent_shape)
+    stencil = weights.storage().turned() if forward else weights.storage()
+    kernels, source, target, shifts = stencil
+    taps = kernel.make_taps(kernels, target[1:], shifts)
     sources = tuple(np.ascontiguousarray(part).reshape(len(part), *source) for part in parts)
     results = tuple(np.empty((len(images), *target), weights.dtype) for images in sources)
     cuts = threaded.even_cuts(sum(map(len, sources)) * taps.bands * taps.groups, count)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from forestmix.weights import kernel_rows
+from forestmix.weights import convolution
 from support.weights_registry import WEIGHTS
 from support.weights_registry import convolution as placed
 
@@ -30,7 +30,7 @@ def case(request):
 
 @pytest.fixture(params=[2**23, 500], ids=["one chunk", "many chunks"])
 def chunks(request, monkeypatch):
-    monkeypatch.setattr(kernel_rows, "CHUNK_BYTES", request.param)
+    monkeypatch.setattr(convolution, "CHUNK_BYTES", request.param)
 
 
 def batch(weights, count, axis, seed):

@@ -142,8 +142,7 @@ def test_bad_windows(name):
     assert_says(error, words)
 
 
-def test_the_first_entry_that_is_not_finite_is_named(monkeypatch):
-    monkeypatch.setattr(checks, "BLOCK_BYTES", 64)
+def test_the_first_entry_that_is_not_finite_is_named():
     W = np.ones((50, 4))
     as_weights(W)
     W[31, 2], W[7, 1] = NAN, INF

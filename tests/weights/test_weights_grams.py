@@ -174,9 +174,9 @@ def test_stencils_give_both_products(name):
     s = weights.storage()
     assert isinstance(s, StencilStorage)
     generator = np.random.default_rng(0)
-    image, latents = generator.normal(size=s.image_shape), generator.normal(size=s.latent_shape)
-    back = correlate(s.kernels, image, s.latent_shape[1:], s.shifts)
-    there = correlate(s.turned_kernels, latents, s.image_shape[1:], s.turned_shifts)
+    image, latents = generator.normal(size=s.source), generator.normal(size=s.target)
+    back = correlate(s.kernels, image, s.target[1:], s.shifts)
+    there = correlate(s.turned().kernels, latents, s.source[1:], s.turned().shifts)
     digits = {"rtol": 1e-5, "atol": 1e-6} if matrix.dtype == np.float32 else {"rtol": 1e-12, "atol": 1e-13}
     np.testing.assert_allclose(back, image.ravel() @ matrix, **digits)
     np.testing.assert_allclose(there, matrix @ latents.ravel(), **digits)

@@ -195,7 +195,7 @@ def test_repr_and_pickle(case):
     weights, matrix = case
     n, m = matrix.shape
     chunked = isinstance(weights, ChunkedWeights)  # whose entries are not read for a repr
-    last = f"{len(weights._chunks.slices)} chunks of rows" if chunked else f"{np.count_nonzero(matrix)} nonzero"
+    last = f"{len(weights.chunks.slices)} chunks of rows" if chunked else f"{np.count_nonzero(matrix)} nonzero"
     assert f"{n} x {m}, {matrix.dtype}, {last}" in repr(weights)
     again = pickle.loads(pickle.dumps(weights))
     np.testing.assert_array_equal(again.toarray(), matrix)

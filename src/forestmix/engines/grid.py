@@ -99,7 +99,7 @@ def _pass(
 ) -> tuple[list[Any], Any, Three]:
     """Return handles of what ``function`` makes of the sums over columns, its total, and the sums over rows."""
     parts = chunks.place([_cut(vectors, columns) for columns in chunks.columns])
-    projected = chunks.sums(chunks.by_row(chunks.map(_project, chunks.to_columns(parts))), once=True)
+    projected = chunks.sums(chunks.by_row(chunks.map(_project, chunks.to_columns(parts))))
     handles = chunks.derive(function, projected, *own, shared=shared)
     # Where terms stay, what goes to the chunks is a task of its own: they need not travel along.
     back = chunks.derive(_back, handles) if stays else handles

@@ -63,10 +63,13 @@ class ArrayWeights(Weights):
     def _adjoint(self, batch: Any) -> Any:
         return batch @ self.array
 
-    def _once(self, name: str) -> Weights:
-        return super()._once(name) if self.stored * self.dtype.itemsize <= KEPT else self._with_map(name)
+    def mapped(self, name: str) -> Weights:
+        """Return the weights after an entry map, which are kept if they are small."""
+        return super().mapped(name) if self.stored * self.dtype.itemsize <= KEPT else self._with_map(name)
 
-    def _with_map(self, name: str) -> ArrayWeights:
+    def _with_map(self, name: str) -> Weights:
+        if name == "double":  # which a device need not have
+            return DenseWeights(host(self.array).astype(np.float64), trusted=True)
         # Not through __init__: a check of every entry would be a second reading, and wait for the device.
         weights = copy(self)
         vars(weights).pop("_kept", None)

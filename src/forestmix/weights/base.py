@@ -19,14 +19,18 @@ from forestmix.weights.storage import Storage
 
 #: Below this density ``W^T diag(kappa) W`` is a product of sparse matrices, above it one of dense rows by BLAS.
 SPARSE_DENSITY = 0.05
+#: Bytes of an entry's column in a matrix that is not full.
+INDEX_BYTES = 4
 
 
 def _indicator(entries: Array, out: Array | None = None) -> Array:
     return np.not_equal(entries, 0, out=np.empty_like(entries) if out is None else out)
 
 
-#: The maps of entries by name; each takes an array to write to as well.
-ENTRY_MAPS: dict[str, Callable[..., Array]] = {"abs": np.abs, "square": np.square, "support": _indicator}
+#: The maps of entries by name; each but the last takes an array to write to as well.
+ENTRY_MAPS: dict[str, Callable[..., Array]] = {
+    "abs": np.abs, "square": np.square, "support": _indicator, "double": lambda entries: entries.astype(np.float64)
+}  # fmt: skip
 
 
 class Weights(ABC):
@@ -40,10 +44,14 @@ class Weights(ABC):
         dtype: float32 or float64; every product is computed and returned in it.
         on_device: whether they are an array of another library than NumPy, and products are too.
         dense: whether zeros are stored like other entries.
+        chunks: the chunks that W is held in (``weights.chunks``), or ``None`` if it is in one piece.
+        chunked: whether these are whole rows, so that ``over_rows`` calls a function several times.
     """
 
     on_device: ClassVar[bool] = False
     dense: ClassVar[bool] = False
+    chunks: Any = None
+    chunked: bool = False
 
     def __init__(self, shape: tuple[int, int], dtype: np.dtype[Any]) -> None:
         self.shape = shape
@@ -76,18 +84,24 @@ class Weights(ABC):
 
     def __abs__(self) -> Weights:
         """Return the weights |w_ij|."""
-        return self._once("abs")
+        return self.mapped("abs")
 
     def square(self) -> Weights:
         """Return the weights w_ij^2."""
-        return self._once("square")
+        return self.mapped("square")
 
     def support(self) -> Weights:
         """Return the weights that are 1 where w_ij is not zero, and 0 elsewhere."""
-        return self._with_map("support")
+        return self.mapped("support")
 
-    def _once(self, name: str) -> Weights:
-        """Return the weights with mapped entries that were kept: every evaluation asks for them."""
+    def in_double(self) -> Weights:
+        """Return the weights in float64, themselves if they are."""
+        return self if self.dtype == np.float64 else self.mapped("double")
+
+    def mapped(self, name: str) -> Weights:
+        """Return the weights after a map of ``ENTRY_MAPS``; |W| and W∘W, for which every evaluation asks, are kept."""
+        if name not in ("abs", "square"):
+            return self._with_map(name)
         if name not in self._kept:
             self._kept[name] = self._with_map(name)
         return self._kept[name]
@@ -100,7 +114,8 @@ class Weights(ABC):
     def _with_map(self, name: str) -> Weights:
         """Return the weights whose entries are those of W after a map of ``ENTRY_MAPS``.
 
-        They are not checked: the square of a finite entry may overflow, which an algorithm reports as its status.
+        "double" changes their precision only. None is checked: the square of a finite entry may overflow, which an
+        algorithm reports as its status.
         """
 
     def columns(self, indices: ArrayLike | None = None) -> scipy.sparse.csc_array:
@@ -127,16 +142,6 @@ class Weights(ABC):
     def storage(self) -> Storage:
         """Return the arrays that hold W, for an engine to read in place; ``None`` if it has to ask for products."""
         return None
-
-    @property
-    def chunks(self) -> Any:
-        """The chunks of rows that W is held in (``weights.chunks``), or ``None`` if it is in one piece."""
-        return None
-
-    @property
-    def chunked(self) -> bool:
-        """Whether W is in chunks of whole rows, so that ``over_rows`` calls a function several times."""
-        return False
 
     def over_rows(self, function: Callable[..., Any], *rows: Array, shared: tuple[Any, ...] = ()) -> list[Any]:
         """Return ``function(weights, *rows, *shared)`` for each chunk of W, with its part of each vector of rows."""
@@ -193,27 +198,17 @@ class Weights(ABC):
 
         return SparseWeights(self.columns().T).gram(scale)
 
-    def in_double(self) -> Weights:
-        """Return the weights in float64, themselves if they are."""
-        return self if self.dtype == np.float64 else self._in_double()
-
-    def _in_double(self) -> Weights:
-        """Return a copy in float64, as a sparse matrix unless a kind of weights has a better form."""
-        from forestmix.weights.sparse import SparseWeights
-
-        return SparseWeights(self.rows().astype(np.float64))
-
     def toarray(self) -> Array:
         """Return W as a new dense array."""
         return self.rows().toarray()
 
+    def __sizeof__(self) -> int:
+        """Return about how many bytes of memory the entries take, for Dask to weigh what it may move."""
+        return self.stored * (self.dtype.itemsize + (0 if self.dense else INDEX_BYTES))
+
     def __repr__(self) -> str:
         n, m = self.shape
-        return f"{self._label()}({n} x {m}, {self.dtype.name}, {self.nnz} nonzero)"
-
-    def _label(self) -> str:
-        """Return what these weights are called in their ``repr``."""
-        return type(self).__name__
+        return f"{type(self).__name__}({n} x {m}, {self.dtype.name}, {self.nnz} nonzero)"
 
     def _product(self, product: Callable[..., Any], name: str, values: ArrayLike, size: int, length: int) -> Any:
         """Return the products, of ``size``, with vectors of ``length``, as batches in the precision of W."""

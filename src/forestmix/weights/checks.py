@@ -1,29 +1,18 @@
-"""Checks of the arguments that weights are built from. They allocate nothing of the size of the matrix."""
+"""Checks of the arguments that weights are built from. What is right costs no memory of the size of the matrix."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from forestmix.arrays import Array
+from forestmix.arrays import Array, first_index
 from forestmix.checks import whole_number
 from forestmix.errors import ArgumentError
 
-BLOCK_BYTES = 2**20  # fits the second-level cache of current processors
-
 # Every array of this many float64 must be addressable by one signed machine word.
 LARGEST_COUNT = int(np.iinfo(np.intp).max) // 8
-
-
-def blocks_of_rows(array: Array, least: int = 1) -> Iterator[slice]:
-    """Yield slices that cover the rows of ``array``, each of about ``BLOCK_BYTES``, or of ``least`` rows."""
-    row_bytes = max(1, array.itemsize * array.shape[1])
-    step = max(least, BLOCK_BYTES // row_bytes, 1)
-    for start in range(0, array.shape[0], step):
-        yield slice(start, min(start + step, array.shape[0]))
 
 
 def floating_dtype(name: str, given: DTypeLike) -> np.dtype[Any]:
@@ -51,14 +40,10 @@ def check_finite_matrix(name: str, array: Array) -> None:
     """Raise if an entry of the 2-d ``array`` is not finite, naming the first in C order and their number."""
     if sums_to_finite(array):
         return
-    count, first = 0, None
-    for rows in blocks_of_rows(array):
-        found = np.argwhere(~np.isfinite(array[rows]))
-        if len(found) and first is None:
-            first = (rows.start + int(found[0, 0]), int(found[0, 1]))
-        count += len(found)
-    if first is not None:
-        raise not_finite(name, count, first, array[first])
+    wrong = ~np.isfinite(array)
+    if wrong.any():
+        first = first_index(wrong)
+        raise not_finite(name, int(np.count_nonzero(wrong)), first, array[first])
 
 
 def sums_to_finite(entries: Array) -> bool:

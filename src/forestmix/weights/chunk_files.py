@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import mmap
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -45,36 +44,35 @@ class FileArray:
     first: int
 
     @classmethod
-    def of(cls, mapped: np.memmap) -> Self:
+    def of(cls, given: np.memmap) -> Self:
         """Return a memory-mapped array in C order, which may be a part of a larger one."""
-        if mapped.filename is None or not mapped.flags.c_contiguous:
+        if given.filename is None or not given.flags.c_contiguous:
             raise ArgumentError(
                 "W must be a memory map of a file in C order: np.save(path, np.ascontiguousarray(W)) writes one, and "
                 "np.load(path, mmap_mode='r') opens it."
             )
-        # The attribute offset of a part is still that of the whole, so the place follows from addresses.
-        page = mapped.offset - mapped.offset % mmap.ALLOCATIONGRANULARITY
-        inside = mapped.ctypes.data - np.frombuffer(mapped._mmap, np.uint8).ctypes.data  # type: ignore[attr-defined]
-        return cls(mapped, page + inside)
+        whole = given.base if isinstance(given.base, np.memmap) else given
+        # The attribute offset of a part is still that of the whole.
+        return cls(given, whole.offset + given.ctypes.data - whole.ctypes.data)
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """Their precision."""
         return np.dtype(self.mapped.dtype)
 
-    def read(self, start: int, stop: int) -> Array:
-        """Return the numbers from ``start`` to ``stop``, or rows, which the system reads if they are not in memory."""
+    def __getitem__(self, rows: slice) -> Array:
+        """Return some of the numbers, or rows, which the system reads if they are not in memory."""
         each = math.prod(self.mapped.shape[1:])
-        first, last = (self.first + place * each * self.dtype.itemsize for place in (start, stop))
+        first, last = (self.first + place * each * self.dtype.itemsize for place in (rows.start, rows.stop))
         with open(os.fspath(self.mapped.filename), "rb") as file:
             # To touch a page past the end of a file would end the process.
             if os.fstat(file.fileno()).st_size < last:
                 raise ArgumentError(
-                    f"W must be whole; the file {self.mapped.filename} ends before entry {stop * each}."
+                    f"W must be whole; the file {self.mapped.filename} ends before entry {rows.stop * each}."
                 )
             if hasattr(os, "posix_fadvise"):
                 os.posix_fadvise(file.fileno(), first, last - first, os.POSIX_FADV_WILLNEED)
-        part = np.asarray(self.mapped[start:stop])
+        part = np.asarray(self.mapped[rows])
         return np.asarray(_Unlocked(part)) if part.flags.aligned else part.copy()
 
 
@@ -87,26 +85,10 @@ class _Unlocked:
 
 
 @dataclass(frozen=True)
-class SlicedArray:
-    """Numbers, or rows of them, in anything with a dtype and slices, such as an array of Zarr or HDF5."""
-
-    array: Any
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Their precision."""
-        return np.dtype(self.array.dtype)
-
-    def read(self, start: int, stop: int) -> Array:
-        """Return the numbers, or the rows, from ``start`` to ``stop``."""
-        return np.ascontiguousarray(self.array[start:stop])
-
-
-@dataclass(frozen=True)
 class DenseRows:
-    """Rows ``start`` to ``stop`` of a dense matrix in a file."""
+    """Rows ``start`` to ``stop`` of a dense matrix in a file: a ``FileArray``, or what has a dtype and slices."""
 
-    entries: FileArray | SlicedArray
+    entries: Any
     start: int
     stop: int
     columns: int
@@ -114,12 +96,11 @@ class DenseRows:
     @property
     def shape(self) -> ChunkShape:
         """The shape of these rows."""
-        return ChunkShape(self.stop - self.start, self.columns, self.entries.dtype)
+        return ChunkShape(self.stop - self.start, self.columns, np.dtype(self.entries.dtype))
 
     def load(self, *, trusted: bool) -> Weights:
         """Read the rows."""
-        array = self.entries.read(self.start, self.stop)
-        return trusted_dense(array) if trusted else DenseWeights(array)
+        return DenseWeights(np.ascontiguousarray(self.entries[self.start : self.stop]), trusted=trusted)
 
 
 @dataclass
@@ -130,24 +111,22 @@ class SparseRows:
     """
 
     indptr: Array
-    indices: FileArray | SlicedArray
-    data: FileArray | SlicedArray
+    indices: Any
+    data: Any
     columns: int
     canonical: bool = False
 
     @property
     def shape(self) -> ChunkShape:
         """The shape of these rows."""
-        return ChunkShape(len(self.indptr) - 1, self.columns, self.data.dtype)
+        return ChunkShape(len(self.indptr) - 1, self.columns, np.dtype(self.data.dtype))
 
     def load(self, *, trusted: bool) -> Weights:
         """Read the rows."""
-        first, last = int(self.indptr[0]), int(self.indptr[-1])
-        parts = self.data.read(first, last), self.indices.read(first, last), self.indptr - self.indptr[0]
-        matrix = scipy.sparse.csr_array(parts, shape=self.shape[:2])
-        if trusted and self.canonical:
-            return SparseWeights.trusted(matrix)
-        weights = SparseWeights(matrix)
+        own = slice(int(self.indptr[0]), int(self.indptr[-1]))
+        data, indices = (np.ascontiguousarray(part[own]) for part in (self.data, self.indices))
+        matrix = scipy.sparse.csr_array((data, indices, self.indptr - self.indptr[0]), shape=self.shape[:2])
+        weights = SparseWeights(matrix, trusted=trusted and self.canonical)
         self.canonical = np.may_share_memory(weights.matrix.data, matrix.data)
         return weights
 
@@ -185,22 +164,14 @@ def sparse_rows(indptr: Any, indices: Any, data: Any, columns: int, chunk_bytes:
             f"indices and data must have indptr[-1] = {starts[-1]} entries each; got {counts[0]} and {counts[1]}."
         )
     places, entries = map(_opened, opened)
-    each = places.dtype.itemsize + entries.dtype.itemsize
+    each = np.dtype(places.dtype).itemsize + np.dtype(entries.dtype).itemsize
     mapped = isinstance(places, FileArray) and isinstance(entries, FileArray)
     size = chunk_bytes or (MAPPED_CSR_BYTES if mapped else CHUNK_BYTES)
     return [SparseRows(starts[a : b + 1], places, entries, columns) for a, b in _cuts(starts * each, size)]
 
 
-def _opened(array: Any) -> FileArray | SlicedArray:
-    return FileArray.of(array) if isinstance(array, np.memmap) else SlicedArray(array)
-
-
-def trusted_dense(array: Array) -> DenseWeights:
-    """Return dense weights whose entries were checked before."""
-    weights = DenseWeights.__new__(DenseWeights)
-    weights.array = array
-    Weights.__init__(weights, (array.shape[0], array.shape[1]), array.dtype)
-    return weights
+def _opened(array: Any) -> Any:
+    return FileArray.of(array) if isinstance(array, np.memmap) else array
 
 
 def _cuts(starts: Array, chunk_bytes: int) -> Iterator[tuple[int, int]]:

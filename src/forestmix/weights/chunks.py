@@ -11,9 +11,10 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from functools import partial, reduce
 from operator import add
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -43,7 +44,7 @@ class Chunks(ABC):
     """The chunks of a matrix: a grid over its rows and columns, one chunk of rows after another.
 
     What holds part of a row only is summed twice: over the columns of each row for what depends on whole rows, and over
-    rows for what each latent gets.
+    rows for what each latent gets. On this machine a handle is the object itself.
 
     Attributes:
         shapes: of each chunk.
@@ -60,29 +61,35 @@ class Chunks(ABC):
         self.columns = slices_of([shape.columns for shape in self.shapes[:columns]])
 
     @abstractmethod
-    def place(self, parts: Sequence[Any]) -> list[Any]:
-        """Bring objects to the chunks, and return their handles."""
-
-    @abstractmethod
     def map(self, function: Callable[..., Any], *own: Sequence[Any], shared: tuple[Any, ...] = ()) -> list[Any]:
         """Return handles of ``function(weights, *own, *shared)`` for each chunk, each with its own of ``own``."""
 
-    @abstractmethod
+    def mapped(self, name: str) -> Self:
+        """Return the chunks after a map of their entries (``Weights.mapped``)."""
+        chosen = copy(self)
+        chosen.held = self._held_after(name)
+        if name == "double":
+            chosen.shapes = tuple(shape._replace(dtype=np.dtype(np.float64)) for shape in self.shapes)
+        return chosen
+
+    def _held_after(self, name: str) -> Sequence[Any]:
+        return self.map(_mapped, shared=(name,))
+
+    def place(self, parts: Sequence[Any]) -> list[Any]:
+        """Bring objects to the chunks, and return their handles."""
+        return list(parts)
+
     def derive(self, function: Callable[..., Any], *own: Sequence[Any], shared: tuple[Any, ...] = ()) -> list[Any]:
         """Return handles of ``function(*own, *shared)``, which reads nothing of W but what is in ``held``."""
+        return [function(*mine, *shared) for mine in zip(*own, strict=True)]
 
-    @abstractmethod
     def fetch(self, handles: Sequence[Any]) -> list[Any]:
         """Return the objects themselves."""
+        return list(handles)
 
-    @abstractmethod
-    def sums(
-        self, groups: Sequence[Sequence[Any]], first: Callable[[Any], Any] | None = None, *, once: bool = False
-    ) -> list[Any]:
-        """Return a handle for each group: the sum of ``first`` of its objects, or of themselves, in their order.
-
-        ``once``: it is for one task, which may as well make it.
-        """
+    def sums(self, groups: Sequence[Sequence[Any]], first: Callable[[Any], Any] | None = None) -> list[Any]:
+        """Return a handle for each group: the sum of ``first`` of its objects, or of themselves, in their order."""
+        return [reduce(add, group if first is None else map(first, group)) for group in groups]
 
     def total(self, handles: Sequence[Any], first: Callable[[Any], Any] | None = None) -> Any:
         """Return the sum over all, itself."""
@@ -131,29 +138,7 @@ class Chunks(ABC):
         return self.total(self.map(function, *own, shared=shared))
 
 
-class LocalChunks(Chunks):
-    """Chunks on this machine: a handle is the object itself."""
-
-    def place(self, parts: Sequence[Any]) -> list[Any]:
-        """Return the parts."""
-        return list(parts)
-
-    def derive(self, function: Callable[..., Any], *own: Sequence[Any], shared: tuple[Any, ...] = ()) -> list[Any]:
-        """Return what the function gives, one chunk after another."""
-        return [function(*mine, *shared) for mine in zip(*own, strict=True)]
-
-    def fetch(self, handles: Sequence[Any]) -> list[Any]:
-        """Return the objects."""
-        return list(handles)
-
-    def sums(
-        self, groups: Sequence[Sequence[Any]], first: Callable[[Any], Any] | None = None, *, once: bool = False
-    ) -> list[Any]:
-        """Return the sums."""
-        return [reduce(add, group if first is None else map(first, group)) for group in groups]
-
-
-class MemoryChunks(LocalChunks):
+class MemoryChunks(Chunks):
     """Weights in memory, each chunk on a thread."""
 
     def __init__(self, parts: Sequence[Weights], columns: int = 1) -> None:
@@ -195,7 +180,18 @@ class Loader(Protocol):
         """Read it; its entries are checked unless they were before (``trusted``)."""
 
 
-class StreamedChunks(LocalChunks):
+class MappedLoader(NamedTuple):
+    """A chunk whose entries are mapped each time that it is read."""
+
+    loader: Loader
+    name: str
+
+    def load(self, *, trusted: bool) -> Weights:
+        """Read it."""
+        return self.loader.load(trusted=trusted).mapped(self.name)
+
+
+class StreamedChunks(Chunks):
     """Chunks that do not fit into memory together: while one is computed with, the next is read."""
 
     def __init__(self, loaders: Sequence[Loader], columns: int = 1) -> None:
@@ -211,6 +207,9 @@ class StreamedChunks(LocalChunks):
         """Return the sum of what the function gives, added up on the way."""
         parts = (function(weights, *mine, *shared) for weights, *mine in zip(self._read(), *own, strict=True))
         return reduce(add, parts)
+
+    def _held_after(self, name: str) -> Sequence[Any]:
+        return tuple(MappedLoader(one, name) for one in self.held)
 
     def _read(self) -> Iterator[Weights]:
         """Yield the chunks; the next one is read on a thread of its own, which waits for the disk or the copy."""
@@ -238,6 +237,10 @@ class StreamedChunks(LocalChunks):
 def processors() -> int:
     """Return how many processors this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _mapped(weights: Weights, name: str) -> Weights:
+    return weights.mapped(name)
 
 
 def _in_context(call: Callable[[], Any], context: contextvars.Context) -> Any:

@@ -11,7 +11,6 @@ import time
 import uuid
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial, reduce
 from operator import add
 from types import FunctionType
@@ -20,16 +19,12 @@ from typing import Any
 import numpy as np
 
 from forestmix.weights.base import Weights
-from forestmix.weights.chunks import Chunks, ChunkShape, StreamedChunks, Turn
+from forestmix.weights.chunks import Chunks, ChunkShape, Turn
 
 #: Chunks that one task of a sum adds up.
 FAN_IN = 8
 #: Bytes of vectors up to which each task brings its own copy: one task less for the scheduler.
 SMALL_BYTES = 2**16
-#: Bytes of an entry's column in a chunk that is not full; the size of a chunk need not be exact.
-INDEX_BYTES = 4
-#: Bytes that stand for a chunk in a file.
-IN_A_FILE = 2**8
 #: Seconds after which it is looked up again which worker holds which chunk.
 LOOK_AGAIN = 10.0
 
@@ -44,40 +39,34 @@ class ClusterChunks(Chunks):
 
     def __init__(self, client: Any, delayed: Sequence[Any], convert: Convert, columns: int = 1) -> None:
         self.client = client
-        self._where: dict[str, str] = {}
+        self._where: list[Sequence[str]] = [()] * len(delayed)
         self._looked = -np.inf
-        computed = [Remote(None, future=one) for one in _spread(client, delayed)]
-        self.held = self.derive(_held, computed, shared=(convert,))
+        computed = [Remote(convert, [], future=one, place=k) for k, one in enumerate(_spread(client, delayed))]
+        self.held = self.derive(convert, computed)
         super().__init__(self.fetch(self.derive(shape_of, self.held)), columns)
 
     def place(self, parts: Sequence[Any]) -> list[Any]:
-        """Return the parts as they go along with tasks; a large one is a task of its own."""
-        return [Remote(Call(_constant, (part,))) if _size(part) > SMALL_BYTES else Arguments((part,)) for part in parts]
+        """Return the parts, which go along with each task; a large one is a task of its own."""
+        return [Remote(_itself, [part]) if _size(part) > SMALL_BYTES else part for part in parts]
 
     def map(self, function: Callable[..., Any], *own: Sequence[Any], shared: tuple[Any, ...] = ()) -> list[Any]:
         """Return a task for each chunk, on the worker that holds it."""
         return self.derive(function, self.held, *own, shared=shared)
 
     def derive(self, function: Callable[..., Any], *own: Sequence[Any], shared: tuple[Any, ...] = ()) -> list[Any]:
-        """Return a task for each; what is shared is sent once to each worker, or with each task if it is small."""
-        given = Arguments(shared) if _size(shared) <= SMALL_BYTES else Remote(Call(_constant, (Arguments(shared),)))
-        return [Remote(Call(function), [*mine, given]) for mine in zip(*own, strict=True)]
+        """Return a task for each."""
+        given = self.place(shared)
+        return [Remote(function, [*mine, *given]) for mine in zip(*own, strict=True)]
 
     def fetch(self, handles: Sequence[Any]) -> list[Any]:
         """Send the tasks behind these handles, and bring what they give to this process."""
         self._send([one for one in handles if isinstance(one, Remote)])
-        found = self.client.gather([one.future if isinstance(one, Remote) else one for one in handles])
-        return [_opened(one)[0] for one in found]
+        return list(self.client.gather([one.future if isinstance(one, Remote) else one for one in handles]))
 
-    def sums(
-        self, groups: Sequence[Sequence[Any]], first: Callable[[Any], Any] | None = None, *, once: bool = False
-    ) -> list[Any]:
+    def sums(self, groups: Sequence[Sequence[Any]], first: Callable[[Any], Any] | None = None) -> list[Any]:
         """Add up in trees, so that no worker and not this process takes the parts of all chunks."""
         # What is not summed, such as terms of rows, stays where it is: ``first`` is a task beside it.
-        found = [_tree(list(group) if first is None else self.derive(first, group)) for group in groups]
-        for one in found:
-            one.inside = once and one.future is None
-        return found
+        return [_tree(list(group) if first is None else self.derive(first, group)) for group in groups]
 
     def without_waiting(
         self, turn: Turn, states: Sequence[Any], told: Callable[[Any], Any], rows: Any, turns: int
@@ -93,7 +82,7 @@ class ClusterChunks(Chunks):
             k, told_last = whose.pop(future.key)
             heard[k] = told_last
             if left[k] > 0:
-                latest[k] = Remote(Call(turn), [self.held[k], latest[k], rows, *heard])
+                latest[k] = Remote(turn, [self.held[k], latest[k], rows, *heard])
                 coming = self.derive(told, [latest[k]])[0]
                 self._send([coming])
                 whose[coming.key], left[k] = (k, coming), left[k] - 1
@@ -108,29 +97,28 @@ class ClusterChunks(Chunks):
             one = waiting.pop()
             if one.future is None and one.key not in tasks:
                 tasks[one.key] = one
-                waiting += one.needed()
+                waiting += one.needed
         if not tasks:
             return
         import dask
 
         graph = {key: one.task() for key, one in tasks.items()}
-        with dask.annotate(workers=self._places(tasks), allow_other_workers=True), warnings.catch_warnings():
+        with dask.annotate(workers=self._places(tasks).get, allow_other_workers=True), warnings.catch_warnings():
             # Vectors of latents are a part of the graph on purpose: what is scattered is lost with its worker.
             warnings.filterwarnings("ignore", "Sending large graph")
             futures = self.client.get(graph, list(graph), sync=False)
         for one, future in zip(tasks.values(), futures, strict=True):
-            one.future, one.call, one.given = future, None, ()
+            one.future, one.call, one.needed = future, None, []
 
-    def _places(self, tasks: dict[str, Remote]) -> Places:
-        """Return on which worker each task finds its chunk: Dask would move a small one to a worker that is idle.
+    def _places(self, tasks: dict[str, Remote]) -> dict[str, Sequence[str]]:
+        """Return the worker of each task, that of its chunk: Dask would move a small chunk to a worker that is idle.
 
         It is only where a task had better be. A worker that was lost is missed for some seconds, no longer.
         """
         if time.monotonic() - self._looked > LOOK_AGAIN and self.held[0].future is not None:
             found = self.client.who_has([one.future for one in self.held])
-            self._where, self._looked = {key: workers[0] for key, workers in found.items() if workers}, time.monotonic()
-        chunk_of = {key: getattr(one.given[0], "key", None) for key, one in tasks.items() if one.given}
-        return Places({key: self._where[chunk] for key, chunk in chunk_of.items() if chunk in self._where})
+            self._where, self._looked = [found[one.key][:1] for one in self.held], time.monotonic()
+        return {key: () if one.place is None else self._where[one.place] for key, one in tasks.items()}
 
 
 def _spread(client: Any, delayed: Sequence[Any]) -> list[Any]:
@@ -147,61 +135,42 @@ def _spread(client: Any, delayed: Sequence[Any]) -> list[Any]:
     return found
 
 
-@dataclass(frozen=True)
-class Places:
-    """Workers by the key of a task, as Dask asks for them."""
-
-    workers: dict[str, str]
-
-    def __call__(self, key: str) -> list[str]:
-        """Return the worker of a task, or none."""
-        return [self.workers[key]] if key in self.workers else []
-
-
 class Remote:
-    """What a worker has, or will have once it is asked for: a future, or the task that makes it."""
+    """What a worker has, or will have once it is asked for: a future, or the call that makes it.
 
-    def __init__(self, call: Call | None, given: Sequence[Any] = (), future: Any = None) -> None:
-        self.call, self.given, self.future, self.inside = call, given, future, False
-        self.key = future.key if call is None else f"{call}-{uuid.uuid4().hex}"
+    Attributes:
+        key: its name for Dask.
+        needed: what the call takes that workers have.
+        place: the chunk whose worker makes it, if it is made of a chunk.
+    """
+
+    def __init__(self, function: Any, given: Sequence[Any], future: Any = None, place: int | None = None) -> None:
+        self.needed = [one for one in given if isinstance(one, Remote)]
+        self.call: Call | None = Call(function, [HERE if isinstance(one, Remote) else one for one in given])
+        name = getattr(function, "__name__", "turn").strip("_")
+        self.future, self.key = future, f"{name}-{uuid.uuid4().hex}" if future is None else future.key
+        self.place: int | None = given[0].place if given and isinstance(given[0], Remote) else place
 
     def task(self) -> tuple[Any, ...]:
-        """Return the task as a graph of Dask has it: with keys, and inside it those that are for it alone."""
-        return (self.call, *(part.named() if isinstance(part, Remote) else part for part in self.given))
+        """Return the task as a graph of Dask has it."""
+        return (self.call, *(one.key if one.future is None else one.future for one in self.needed))
 
-    def named(self) -> Any:
-        """Return what stands for this one in a task that takes it."""
-        if self.future is not None:
-            return self.future
-        return self.task() if self.inside else self.key
 
-    def needed(self) -> list[Remote]:
-        """Return the tasks that this one waits for, and those that what is inside it waits for."""
-        direct = [part for part in self.given if isinstance(part, Remote)]
-        inner = [part for part in direct if part.inside and part.future is None]
-        return [part for part in direct if part not in inner] + [deep for part in inner for deep in part.needed()]
+#: Stands for what workers have.
+HERE = "here"
 
 
 class Call:
-    """A function and its first arguments, into which Dask does not look."""
+    """A function and its arguments, into which Dask does not look, but for those that workers have."""
 
-    def __init__(self, function: Callable[..., Any], first: tuple[Any, ...] = ()) -> None:
-        self.function, self.first = function, first
+    def __init__(self, function: Callable[..., Any], given: Sequence[Any]) -> None:
+        self.function, self.given = function, given
 
-    def __str__(self) -> str:
-        return getattr(self.function, "__name__", "turn").strip("_")
-
-    def __call__(self, *given: Any) -> Any:
+    def __call__(self, *held: Any) -> Any:
         """Call the function on a worker; overflow is for the loop to judge."""
+        coming = iter(held)
         with np.errstate(all="ignore"):
-            return self.function(*self.first, *(one for part in given for one in _opened(part)))
-
-
-@dataclass(frozen=True)
-class Arguments:
-    """Arguments that go along with a task, or are held by a worker for some."""
-
-    values: tuple[Any, ...]
+            return self.function(*(next(coming) if isinstance(one, str) and one == HERE else one for one in self.given))
 
 
 def shape_of(weights: Weights) -> ChunkShape:
@@ -213,45 +182,21 @@ def _size(part: Any) -> int:
     """Return the bytes of all arrays in an argument, in what it holds and in what is bound to it."""
     if isinstance(part, np.ndarray):
         return part.nbytes
+    if isinstance(part, type | FunctionType):
+        return 0
     if isinstance(part, partial):
-        return _size((part.func, part.args))
-    held = part if isinstance(part, list | tuple) else vars(part).values() if hasattr(part, "__dict__") else ()
-    return 0 if isinstance(part, type | FunctionType) else sum(map(_size, held))
+        part = (part.func, part.args)
+    return sum(map(_size, part if isinstance(part, list | tuple) else getattr(part, "__dict__", {}).values()))
 
 
-@dataclass(frozen=True)
-class HeldChunk:
-    """Weights on a worker, of which Dask can tell the size: it weighs moving a task against moving what it needs."""
-
-    weights: Weights
-
-    def __sizeof__(self) -> int:
-        # A chunk that is itself read from a file in every pass is not in memory; and to count its entries is a pass.
-        if isinstance(self.weights.chunks, StreamedChunks):
-            return IN_A_FILE
-        count, (n, m) = self.weights.stored, self.weights.shape
-        return count * (self.weights.dtype.itemsize + (INDEX_BYTES if count < n * m else 0))
-
-
-def _held(found: Any, convert: Convert) -> HeldChunk:
-    return HeldChunk(convert(found))
-
-
-def _constant(value: Any) -> Any:
+def _itself(value: Any) -> Any:
     return value
-
-
-def _opened(part: Any) -> tuple[Any, ...]:
-    """Return the arguments that a function is called with for one that a task takes."""
-    if isinstance(part, Arguments):
-        return part.values
-    return (part.weights,) if isinstance(part, HeldChunk) else (part,)
 
 
 def _tree(level: list[Any]) -> Any:
     """Return the task that adds up some handles, FAN_IN at a time."""
     while len(level) > 1:
-        level = [Remote(Call(_sum_of), level[k : k + FAN_IN]) for k in range(0, len(level), FAN_IN)]
+        level = [Remote(_sum_of, level[k : k + FAN_IN]) for k in range(0, len(level), FAN_IN)]
     return level[0]
 
 

@@ -14,14 +14,7 @@ from forestmix.weights.arrays import ArrayWeights
 from forestmix.weights.base import Weights
 from forestmix.weights.chunked import ChunkedWeights
 from forestmix.weights.chunks import MemoryChunks
-from forestmix.weights.dask_chunks import (
-    as_delayed,
-    dask_chunks,
-    delayed_grid,
-    is_dask,
-    is_future,
-    memory_of_machine,
-)
+from forestmix.weights.dask_chunks import dask_chunks, is_dask, is_future, memory_of_machine
 from forestmix.weights.dense import DenseWeights
 from forestmix.weights.sparse import SparseColumnWeights, SparseWeights
 
@@ -58,12 +51,11 @@ def as_weights(W: Any) -> Weights:
 def _rows_of_chunks(W: Any) -> list[list[Any]] | None:
     """Return the chunks of W by rows, or ``None`` if it is not in chunks."""
     if array_api_compat.is_dask_array(W):
-        return delayed_grid(W)
+        return [list(row) for row in W.to_delayed()]
     if not isinstance(W, list | tuple) or not W:
         return None
     if all(map(_is_chunk, W)):
-        parts = (delayed_grid(part) if array_api_compat.is_dask_array(part) else [[part]] for part in W)
-        return [row for part in parts for row in part]
+        return [row for part in W for row in (_rows_of_chunks(part) or [[part]])]
     grid = all(isinstance(row, list | tuple) and row and all(map(_is_chunk, row)) for row in W)
     return [list(row) for row in W] if grid else None
 
@@ -88,4 +80,6 @@ def _in_chunks(rows: Sequence[Sequence[Any]]) -> ChunkedWeights:
         return ChunkedWeights(MemoryChunks([as_weights(part) for part in parts], columns))
     if not all(map(_of_dask, parts)):
         raise ArgumentError("chunks of W must be all of Dask or none of them; got both.")
-    return ChunkedWeights(dask_chunks(list(map(as_delayed, parts)), as_weights, columns))
+    import dask
+
+    return ChunkedWeights(dask_chunks(list(map(dask.delayed, parts)), as_weights, columns))

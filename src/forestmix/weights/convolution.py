@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from copy import copy
 from typing import Any
 
@@ -10,12 +12,15 @@ import scipy
 from numpy.typing import ArrayLike
 
 from forestmix.arrays import Array, finite, in_precision, numbers, working_dtype
+from forestmix.checks import one_of
 from forestmix.errors import ArgumentError
 from forestmix.weights.base import ENTRY_MAPS, Weights
 from forestmix.weights.checks import check_counts, positive_integers
-from forestmix.weights.geometry import Axis, place
-from forestmix.weights.kernel_rows import KernelRows
 from forestmix.weights.storage import StencilStorage
+
+#: Bytes of intermediate results, so that a large batch does not multiply them.
+CHUNK_BYTES = 2**23
+PLACEMENTS = ("centred", "overlapping")
 
 
 class Convolution(Weights):
@@ -43,107 +48,133 @@ class Convolution(Weights):
 
     def __init__(self, kernels: ArrayLike, image_shape: tuple[int, ...], placement: str = "centred") -> None:
         self.kernels = _as_kernels(kernels)
-        count, channels, kernel_height, kernel_width = self.kernels.shape
+        count, channels, high, wide = self.kernels.shape
         self.image_shape = _with_channels(image_shape, channels)
         self.placement = placement
-        self._vertical = place(self.image_shape[1], kernel_height, placement)
-        self._horizontal = place(self.image_shape[2], kernel_width, placement)
-        self.latent_shape = (count, self._vertical.positions, self._horizontal.positions)
+        rows, down = place(self.image_shape[1], high, placement)
+        columns, across = place(self.image_shape[2], wide, placement)
+        self.latent_shape, self._shifts = (count, rows, columns), (down, across)
         # Python ints do not overflow, so these are right whatever the sizes.
-        n = self.image_shape[0] * self.image_shape[1] * self.image_shape[2]
-        m = self.latent_shape[0] * self.latent_shape[1] * self.latent_shape[2]
-        self._derive()
-        check_counts("Convolution", rows=n, columns=m, entries=self._nnz)
+        n, m = math.prod(self.image_shape), math.prod(self.latent_shape)
+        check_counts("Convolution", rows=n, columns=m, entries=self.nnz)
         super().__init__((n, m), self.kernels.dtype)
-
-    def _derive(self) -> None:
-        """Set what follows from the kernels."""
-        self._nnz = _count_entries(self.kernels, self._vertical, self._horizontal)
-        self._by_rows = KernelRows(self.kernels, self._vertical, self._horizontal)
 
     @property
     def nnz(self) -> int:
-        """The number of entries that are not zero."""
-        return self._nnz
+        """The number of entries that are not zero: each one of a kernel, as often as it lies in the image."""
+        present = np.count_nonzero(self.kernels, axis=(0, 1)).astype(object)  # Python ints
+        axes = zip(self.image_shape[1:], self.latent_shape[1:], self._shifts, present.shape, strict=True)
+        down, across = (
+            np.array([_landings(pixels, positions, shift + entry) for entry in range(window)], dtype=object)
+            for pixels, positions, shift, window in axes
+        )
+        return int(down @ present @ across)
 
     def _forward(self, batch: Array) -> Array:
-        return self._by_rows.forward(batch)
+        (count, rows, columns), (_, channels, high, wide) = self.latent_shape, self.kernels.shape
+        padded, inside = self._with_border(len(batch))
+        latents = batch.reshape(len(batch), count, rows * columns)
+        for some in self._chunks(len(batch)):
+            for a in range(high):
+                added = (self._row(a) @ latents[some]).reshape(-1, wide, channels, rows, columns)
+                for b in range(wide):
+                    padded[some, :, a : a + rows, b : b + columns] += added[:, b]
+        return padded[inside].reshape(len(batch), self.shape[0])
 
     def _adjoint(self, batch: Array) -> Array:
-        return self._by_rows.adjoint(batch)
+        (count, rows, columns), (_, channels, high, wide) = self.latent_shape, self.kernels.shape
+        padded, inside = self._with_border(len(batch))
+        padded[inside] = batch.reshape(len(batch), *self.image_shape)
+        under = np.lib.stride_tricks.sliding_window_view(padded, wide, axis=3).transpose(0, 4, 1, 2, 3)
+        result = np.zeros((len(batch), count, rows * columns), self.dtype)
+        for some in self._chunks(len(batch)):
+            for a in range(high):
+                pixels = under[some, :, :, a : a + rows].reshape(-1, wide * channels, rows * columns)
+                result[some] += self._row(a).T @ pixels
+        return result.reshape(len(batch), self.shape[1])
+
+    def _with_border(self, count: int) -> tuple[Array, Any]:
+        """Return images of zeros with all pixels that lie under some kernel, and where in them the image itself is."""
+        (_, rows, columns), (_, channels, high, wide) = self.latent_shape, self.kernels.shape
+        padded = np.zeros((count, channels, rows + high - 1, columns + wide - 1), self.dtype)
+        inside = (slice(-shift, size - shift) for size, shift in zip(self.image_shape[1:], self._shifts, strict=True))
+        return padded, (..., *inside)
+
+    def _row(self, a: int) -> Array:
+        """Return row ``a`` of every kernel as the matrix of a product over kernels, (kw C, K)."""
+        count, channels, _, wide = self.kernels.shape
+        return self.kernels[:, :, a].T.reshape(wide * channels, count)
+
+    def _chunks(self, batch_size: int) -> Iterator[slice]:
+        """Yield slices of the batch for which the intermediate results take about ``CHUNK_BYTES``."""
+        count, channels, _, wide = self.kernels.shape
+        one = self.dtype.itemsize * self.latent_shape[1] * self.latent_shape[2] * max(wide * channels, count)
+        step = max(1, CHUNK_BYTES // one)
+        for start in range(0, batch_size, step):
+            yield slice(start, start + step)
 
     def _with_map(self, name: str) -> Convolution:
         # Every entry of W is an entry of a kernel, or zero.
         chosen = copy(self)
         vars(chosen).pop("_kept", None)
-        chosen.kernels = ENTRY_MAPS[name](self.kernels)
-        chosen.kernels.flags.writeable = False
-        chosen._derive()
+        chosen.kernels = _read_only(ENTRY_MAPS[name](self.kernels))
+        chosen.dtype = chosen.kernels.dtype
         return chosen
 
     def storage(self) -> StencilStorage:
-        """Return the kernels and where they stand, for W^T and for W."""
-        shifts = (self._vertical.shift, self._horizontal.shift)
-        # Pixel p + shift + a is under entry a of position p. Seen from the pixel, the positions are a window
-        # too: that of the kernels turned around, with the roles of kernels and channels exchanged.
-        turned = self.kernels.transpose(1, 0, 2, 3)[:, :, ::-1, ::-1]
-        turned_shifts = (self._vertical.turned_shift, self._horizontal.turned_shift)
-        return StencilStorage(self.kernels, self.image_shape, self.latent_shape, shifts, turned, turned_shifts)
+        """Return the kernels and where they stand."""
+        return StencilStorage(self.kernels, self.image_shape, self.latent_shape, self._shifts)
 
     def _columns(self, indices: Array | None) -> scipy.sparse.csc_array:
-        stored = self.storage()
-        parts = _stamp(stored.kernels, self.latent_shape, self.image_shape, stored.shifts, indices)
+        parts = _stamp(self.storage(), indices)
         return scipy.sparse.csc_array(parts, shape=(self.shape[0], len(parts[2]) - 1))
 
-    def _in_double(self) -> Convolution:
-        return Convolution(self.kernels.astype(np.float64), self.image_shape, self.placement)
-
     def _rows(self, indices: Array | None) -> scipy.sparse.csr_array:
-        stored = self.storage()
-        parts = _stamp(stored.turned_kernels, self.image_shape, self.latent_shape, stored.turned_shifts, indices)
+        parts = _stamp(self.storage().turned(), indices)
         return scipy.sparse.csr_array(parts, shape=(len(parts[2]) - 1, self.shape[1]))
 
 
-def _stamp(
-    kernels: Array,
-    source: tuple[int, int, int],
-    target: tuple[int, int, int],
-    shifts: tuple[int, int],
-    indices: Array | None,
-) -> tuple[Array, Array, Array]:
-    """Return (data, indices, indptr): for each index (k, p) into ``source``, kernel k at p within ``target``.
+def place(pixels: int, window: int, placement: str) -> tuple[int, int]:
+    """Return at how many positions along an axis a window stands, and on which pixel the first one begins.
 
-    The indices of each come out sorted, since those into ``target`` grow with (channel, row, column).
+    "centred" has one for each pixel, "overlapping" all that have a pixel in the image.
     """
-    chosen = np.arange(source[0] * source[1] * source[2]) if indices is None else indices
-    which, down, across = np.unravel_index(chosen, source)
-    channels, height, width = target
-    rows = down[:, np.newaxis] + (shifts[0] + np.arange(kernels.shape[2]))
-    columns = across[:, np.newaxis] + (shifts[1] + np.arange(kernels.shape[3]))
-    inside = (
-        ((rows >= 0) & (rows < height))[:, np.newaxis, :, np.newaxis]
-        & ((columns >= 0) & (columns < width))[:, np.newaxis, np.newaxis, :]
-        & (kernels != 0)[which]
-    )
+    if one_of("placement", placement, PLACEMENTS) == "overlapping":
+        return pixels + window - 1, 1 - window
+    if window % 2 == 0:
+        raise ArgumentError(
+            f"size must be odd for placement='centred', so that there is a centre; got {window}. "
+            "Use an odd size or placement='overlapping'."
+        )
+    return pixels, -(window // 2)
+
+
+def _landings(pixels: int, positions: int, offset: int) -> int:
+    """Return from how many positions p the pixel p + offset lies within the image."""
+    return max(0, min(positions, pixels - offset) - max(0, -offset))
+
+
+def _stamp(stencil: StencilStorage, indices: Array | None) -> tuple[Array, Array, Array]:
+    """Return (data, indices, indptr): for each index (k, p) of the target, kernel k at p within the source.
+
+    The indices of each come out sorted, since those into the source grow with (channel, row, column).
+    """
+    channels, height, width = stencil.source
+    high, wide = stencil.kernels.shape[2:]
+    chosen = np.arange(math.prod(stencil.target)) if indices is None else indices
     # The narrowest type that fits, for these arrays are as large as the result.
-    index_type: Any = np.int32 if max(channels * height * width, inside.size) < 2**31 else np.int64
-    base = np.arange(channels, dtype=index_type)[:, np.newaxis] * height
-    lines = (base + rows[:, np.newaxis, :].astype(index_type)) * width
-    places = lines[..., np.newaxis] + columns[:, np.newaxis, np.newaxis, :].astype(index_type)
-    ends = np.zeros(len(chosen) + 1, dtype=index_type)
+    most = max(math.prod(stencil.source), len(chosen) * channels * high * wide)
+    kind: Any = np.int32 if most < 2**31 else np.int64
+    which, *corner = np.unravel_index(chosen, stencil.target)
+    down, across = (part.astype(kind)[:, None, None, None] for part in corner)
+    rows = down + (stencil.shifts[0] + np.arange(high, dtype=kind)[:, None])
+    columns = across + (stencil.shifts[1] + np.arange(wide, dtype=kind))
+    kernels = stencil.kernels[which]
+    inside = (rows >= 0) & (rows < height) & (columns >= 0) & (columns < width) & (kernels != 0)
+    places = (np.arange(channels, dtype=kind)[:, None, None] * height + rows) * width + columns
+    ends = np.zeros(len(chosen) + 1, kind)
     np.cumsum(inside.sum(axis=(1, 2, 3)), out=ends[1:])
-    values = np.broadcast_to(kernels[which], inside.shape)[inside]
-    return values, places[inside], ends
-
-
-def _count_entries(kernels: Array, vertical: Axis, horizontal: Axis) -> int:
-    """Return the number of nonzero entries of W: each entry of a kernel, as often as it lies in the image."""
-    present = np.count_nonzero(kernels, axis=(0, 1)).tolist()
-    across = [horizontal.count(column) for column in range(horizontal.window)]
-    return sum(
-        vertical.count(row) * sum(number * times for number, times in zip(line, across, strict=True))
-        for row, line in enumerate(present)
-    )
+    return kernels[inside], places[inside], ends
 
 
 def _as_kernels(given: ArrayLike) -> Array:
@@ -158,9 +189,12 @@ def _as_kernels(given: ArrayLike) -> Array:
         array = array[np.newaxis]
     if array.ndim == 3:
         array = array[:, np.newaxis]
-    kernels = np.array(in_precision("kernels", array, working_dtype("kernels", array.dtype)), order="C")
-    kernels.flags.writeable = False
-    return kernels
+    return _read_only(np.array(in_precision("kernels", array, working_dtype("kernels", array.dtype)), order="C"))
+
+
+def _read_only(array: Array) -> Array:
+    array.flags.writeable = False
+    return array
 
 
 def _with_channels(image_shape: Any, channels: int) -> tuple[int, int, int]:

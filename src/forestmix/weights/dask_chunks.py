@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from forestmix.errors import MissingExtraError
 from forestmix.weights.base import Weights
-from forestmix.weights.chunk_files import trusted_dense
 from forestmix.weights.chunks import Chunks, ChunkShape, MemoryChunks, StreamedChunks
 from forestmix.weights.cluster import ClusterChunks, Convert, shape_of
+from forestmix.weights.dense import DenseWeights
 
 #: The part of this machine's memory up to which chunks are kept in it where there is no cluster.
 KEPT_PART = 0.25
@@ -47,7 +46,7 @@ class DelayedRows:
         """Compute the rows."""
         found = self.delayed.compute(scheduler="threads")
         if trusted and isinstance(found, np.ndarray) and found.dtype == self.shape.dtype:
-            return trusted_dense(np.ascontiguousarray(found))
+            return DenseWeights(np.ascontiguousarray(found), trusted=True)
         return self.convert(found)
 
 
@@ -71,22 +70,6 @@ def is_dask(value: Any) -> bool:
 def is_future(value: Any) -> bool:
     """Return whether a value is a future of ``dask.distributed``, without importing it."""
     return type(value).__module__.startswith("distributed.") and hasattr(value, "key")
-
-
-def as_delayed(part: Any) -> Any:
-    """Return a chunk of Dask as a delayed object; what is behind a future stays where it is."""
-    import dask
-
-    return dask.delayed(part) if is_future(part) else part
-
-
-def delayed_grid(array: Any) -> list[list[Any]]:
-    """Return the chunks of a Dask array as delayed objects, a list for each chunk of rows."""
-    try:
-        import dask.array  # noqa: F401
-    except ImportError as error:  # pragma: no cover - whoever has a Dask array has Dask
-        raise MissingExtraError("W as a Dask array needs Dask: pip install 'forestmix[dask]'.") from error
-    return [list(row) for row in array.to_delayed()]
 
 
 def memory_of_machine() -> int:

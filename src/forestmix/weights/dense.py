@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from copy import copy
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import scipy
@@ -13,9 +12,11 @@ from numpy.typing import ArrayLike
 
 from forestmix.arrays import Array, in_precision, numbers, working_dtype
 from forestmix.weights.base import ENTRY_MAPS, Weights, as_indices
-from forestmix.weights.blocks import blocks_of, dense_gram
-from forestmix.weights.checks import blocks_of_rows, check_finite_matrix, check_matrix_shape
+from forestmix.weights.blocks import blocks_of
+from forestmix.weights.checks import check_finite_matrix, check_matrix_shape
 from forestmix.weights.storage import DenseStorage
+
+BLOCK_BYTES = 2**20  # fits the second-level cache of current processors
 
 
 class DenseWeights(Weights):
@@ -30,25 +31,18 @@ class DenseWeights(Weights):
     """
 
     dense: ClassVar[bool] = True
-    _maps: tuple[str, ...] = ()
 
-    def __init__(self, array: ArrayLike) -> None:
-        self.array = _as_matrix(array)
+    def __init__(self, array: ArrayLike, maps: tuple[str, ...] = (), *, trusted: bool = False) -> None:
+        # Trusted: checked before, as the entries of chunks are in the first of many readings.
+        self.array = np.asarray(array) if trusted else _as_matrix(array)
+        self._maps = maps
         super().__init__((self.array.shape[0], self.array.shape[1]), self.array.dtype)
-
-    def _with(self, array: Array, *maps: str) -> DenseWeights:
-        """Return weights of another array, or with other maps, which are not checked again."""
-        chosen = copy(self)
-        for derived in ("nnz", "_kept"):
-            vars(chosen).pop(derived, None)
-        chosen.array, chosen.dtype, chosen._maps = array, array.dtype, maps
-        return chosen
 
     @cached_property
     def nnz(self) -> int:
         """The number of entries that are not zero."""
         # Counted after the maps: the square of a tiny entry may be zero.
-        return sum(int(np.count_nonzero(self._mapped(self.array[rows]))) for rows in blocks_of_rows(self.array))
+        return sum(int(np.count_nonzero(self._mapped(self.array[rows]))) for rows in _blocks(self.array))
 
     def _mapped(self, entries: Array) -> Array:
         """Return f(entries), a new array if there are maps."""
@@ -72,7 +66,7 @@ class DenseWeights(Weights):
     def _times_transpose(self, batch: Array, array: Array) -> Array:
         """Return batch f(A)^T, where each block of rows of A gives its own part of the result."""
         result = np.empty((len(batch), array.shape[0]), dtype=self.dtype)
-        for rows in blocks_of_rows(array):
+        for rows in _blocks(array):
             result[:, rows] = batch @ self._mapped(array[rows]).T
         return result
 
@@ -81,16 +75,14 @@ class DenseWeights(Weights):
         result = np.zeros((len(batch), array.shape[1]), dtype=self.dtype)
         # Each block adds once to the whole result: with many vectors and long rows, blocks of a few rows
         # would spend their time on that sum. A block of at most N rows is no larger than the result.
-        for rows in blocks_of_rows(array, least=min(len(batch), 64)):
+        for rows in _blocks(array, least=min(len(batch), 64)):
             result += batch[:, rows] @ self._mapped(array[rows])
         return result
 
-    def __abs__(self) -> DenseWeights:
-        # Whatever the maps are, their values are not negative.
-        return self if self._maps else self._with(self.array, "abs")
-
     def _with_map(self, name: str) -> DenseWeights:
-        return self._with(self.array, *self._maps, name)
+        if name == "double":
+            return DenseWeights(self.array.astype(np.float64), self._maps, trusted=True)
+        return DenseWeights(self.array, (*self._maps, name), trusted=True)
 
     def storage(self) -> DenseStorage | None:
         """Return W, or ``W^T`` if W is in Fortran order; ``None`` for a block cut from a larger array, or with maps."""
@@ -112,40 +104,34 @@ class DenseWeights(Weights):
 
     def weighted_rows(self, kappa: Array) -> Iterator[Array]:
         """Yield ``diag(sqrt(kappa)) W`` in blocks of rows, in float64."""
-        return self._weighted(self.array, kappa)
+        for block in blocks_of(self.shape[0], 24 * self.shape[1]):
+            rows = slice(block[0], block[-1] + 1)
+            yield np.sqrt(kappa[rows])[:, np.newaxis] * self._mapped(self.array[rows]).astype(np.float64, copy=False)
 
     def row_gram(self, scale: Array) -> Array:
         """Return the lower triangle of ``W diag(scale) W^T``."""
-        return dense_gram(self._weighted(self.array.T, scale), self.shape[0])
-
-    def _weighted(self, array: Array, kappa: Array) -> Iterator[Array]:
-        """Yield ``diag(sqrt(kappa)) f(A)`` in blocks of rows, in float64."""
-        for block in blocks_of(len(array), 24 * array.shape[1]):
-            rows = slice(block[0], block[-1] + 1)
-            yield np.sqrt(kappa[rows])[:, np.newaxis] * self._mapped(array[rows]).astype(np.float64, copy=False)
-
-    def _columns(self, indices: Array | None) -> scipy.sparse.csc_array:
-        return self._sparse(scipy.sparse.csc_array(self.array if indices is None else self.array[:, indices]))
+        return DenseWeights(self.array.T, self._maps, trusted=True).gram(scale)
 
     def _rows(self, indices: Array | None) -> scipy.sparse.csr_array:
-        return self._sparse(scipy.sparse.csr_array(self.array if indices is None else self.array[indices]))
+        return scipy.sparse.csr_array(self._mapped(self.array if indices is None else self.array[indices]))
 
-    def _sparse(self, matrix: Any) -> Any:
-        """Return a sparse matrix of entries of W with the maps applied to them."""
-        if self._maps:
-            matrix.data = self._mapped(matrix.data)
-            matrix.eliminate_zeros()
-        return matrix
+    def _columns(self, indices: Array | None) -> scipy.sparse.csc_array:
+        return scipy.sparse.csc_array(self._mapped(self.array if indices is None else self.array[:, indices]))
 
-    def _in_double(self) -> DenseWeights:
-        return self._with(self.array.astype(np.float64), *self._maps)
+    def __sizeof__(self) -> int:
+        return 0 if self._maps else super().__sizeof__()
 
     def toarray(self) -> Array:
         """Return W as a new dense array."""
         return self._mapped(self.array) if self._maps else self.array.copy()
 
-    def _label(self) -> str:
-        return " of ".join([*reversed(self._maps), type(self).__name__])
+
+def _blocks(array: Array, least: int = 1) -> Iterator[slice]:
+    """Yield slices that cover the rows of ``array``, each of about ``BLOCK_BYTES``, or of ``least`` rows."""
+    row_bytes = max(1, array.itemsize * array.shape[1])
+    step = max(least, BLOCK_BYTES // row_bytes, 1)
+    for start in range(0, array.shape[0], step):
+        yield slice(start, min(start + step, array.shape[0]))
 
 
 def _by_rows(array: Array) -> bool:

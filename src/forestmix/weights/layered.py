@@ -11,7 +11,7 @@ import numpy as np
 import scipy
 
 from forestmix.arrays import Array
-from forestmix.weights.base import Weights
+from forestmix.weights.base import ENTRY_MAPS, Weights
 
 
 class LayeredWeights(Weights):
@@ -25,7 +25,7 @@ class LayeredWeights(Weights):
 
     Args:
         parts: the weights of each layer, from the observed one up.
-        sign: what ``W_1`` and those after it are multiplied with: -1, or 1 once an entry map has taken the sign away.
+        sign: what ``W_1`` and those after it are multiplied with: -1, or what an entry map makes of it.
 
     """
 
@@ -59,7 +59,7 @@ class LayeredWeights(Weights):
         return result
 
     def _with_map(self, name: str) -> LayeredWeights:
-        return LayeredWeights([part._once(name) for part in self.parts], 1)
+        return LayeredWeights([part.mapped(name) for part in self.parts], int(ENTRY_MAPS[name](np.float64(self.sign))))
 
     def _rows(self, indices: Array | None) -> scipy.sparse.csr_array:
         return self._by_row if indices is None else self._by_row[indices]

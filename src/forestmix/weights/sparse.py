@@ -29,18 +29,12 @@ class CompressedWeights(Weights):
 
     by_columns: ClassVar[bool]
 
-    def __init__(self, matrix: Any) -> None:
-        self.matrix = _canonical(matrix, "csc" if self.by_columns else "csr")
-        _check_finite(self.matrix)
+    def __init__(self, matrix: Any, *, trusted: bool = False) -> None:
+        # Trusted: known to be canonical and of the right format; entries that a map has made infinite stay.
+        self.matrix = _marked_canonical(matrix) if trusted else _canonical(matrix, "csc" if self.by_columns else "csr")
+        if not trusted:
+            _check_finite(self.matrix)
         super().__init__((self.matrix.shape[0], self.matrix.shape[1]), self.matrix.dtype)
-
-    @classmethod
-    def trusted(cls, matrix: Any) -> Self:
-        """Return the weights of a matrix of which it is known that it is canonical, finite and of the right format."""
-        weights = cls.__new__(cls)
-        weights.matrix = _marked_canonical(matrix)
-        Weights.__init__(weights, (matrix.shape[0], matrix.shape[1]), matrix.dtype)
-        return weights
 
     @property
     def nnz(self) -> int:
@@ -60,7 +54,7 @@ class CompressedWeights(Weights):
         mapped = entries if name == "abs" and np.all(entries > 0) else ENTRY_MAPS[name](entries)
         parts = (mapped, self.matrix.indices, self.matrix.indptr)
         matrix = type(self.matrix)(parts, shape=self.shape)
-        return self.trusted(_canonical(matrix, matrix.format))
+        return type(self)(_canonical(matrix, matrix.format), trusted=True)
 
     def storage(self) -> SparseStorage:
         """Return the three arrays of W as CSR, or those of ``W^T``."""
@@ -146,9 +140,8 @@ def _check_finite(matrix: Any) -> None:
     rows = matrix.tocsr()
     wrong = np.flatnonzero(~np.isfinite(rows.data))
     if len(wrong):
-        first = int(wrong[0])
-        row = int(np.searchsorted(rows.indptr, first, side="right")) - 1
-        raise not_finite("W", len(wrong), (row, int(rows.indices[first])), rows.data[first])
+        row, column = (int(part[wrong[0]]) for part in rows.tocoo().coords)
+        raise not_finite("W", len(wrong), (row, column), rows.data[wrong[0]])
 
 
 def _marked_canonical(matrix: Any) -> Any:

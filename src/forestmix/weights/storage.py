@@ -36,28 +36,33 @@ class SparseStorage(NamedTuple):
 
 
 class StencilStorage(NamedTuple):
-    """A few kernels, each at every position of an image, and zero outside of it.
+    """A few kernels, each at every position of an image, which is zero outside of its border.
 
-    Both products are sums over the entries of kernels. With ``r`` an image and ``y`` latents::
+    W^T is a sum over the entries of kernels, and so is W, for the kernels turned around (``turned``)::
 
         (W^T r)[k, p, q] = sum_{c, a, b} kernels[k, c, a, b] r[c, p + shifts[0] + a, q + shifts[1] + b]
-        (W y)[c, p, q] = sum_{k, a, b} turned_kernels[c, k, a, b] y[k, p + t[0] + a, q + t[1] + b], t = turned_shifts
 
     Attributes:
         kernels: (K, C, kh, kw).
-        image_shape: (C, H, W).
-        latent_shape: (K, rows of positions, columns of positions).
+        source: the shape of r, (C, H, W).
+        target: the shape of the result, (K, rows of positions, columns of positions).
         shifts: where entry (0, 0) of a kernel at position (0, 0) lies.
-        turned_kernels: (C, K, kh, kw), the kernels rotated by 180 degrees.
-        turned_shifts: the same for these.
     """
 
     kernels: Array
-    image_shape: tuple[int, int, int]
-    latent_shape: tuple[int, int, int]
+    source: tuple[int, int, int]
+    target: tuple[int, int, int]
     shifts: tuple[int, int]
-    turned_kernels: Array
-    turned_shifts: tuple[int, int]
+
+    def turned(self) -> StencilStorage:
+        """Return the stencil of the transpose, which is W.
+
+        Pixel p + shift + a is under entry a of position p. Seen from the pixel, the positions are a window too: that of
+        the kernels rotated by 180 degrees, with the roles of kernels and channels exchanged.
+        """
+        kernels = self.kernels.transpose(1, 0, 2, 3)[:, :, ::-1, ::-1]
+        down, across = (1 - size - shift for size, shift in zip(kernels.shape[2:], self.shifts, strict=True))
+        return StencilStorage(kernels, self.target, self.source, (down, across))
 
 
 #: ``None``: no engine knows these arrays, and products are left to the weights.

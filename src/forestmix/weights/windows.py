@@ -10,8 +10,7 @@ from numpy.typing import DTypeLike
 
 from forestmix.checks import whole_number
 from forestmix.weights.checks import check_counts, floating_dtype, positive_integers
-from forestmix.weights.convolution import Convolution
-from forestmix.weights.geometry import place
+from forestmix.weights.convolution import Convolution, place
 
 
 def windows(
@@ -35,14 +34,9 @@ def windows(
     height, width = positive_integers("shape", shape, (2,))
     sides = _as_sides(size)
     kind = floating_dtype("dtype", dtype)
-    vertical = place(height, sides[0], placement)
-    horizontal = place(width, sides[1], placement)
-    check_counts(
-        "windows",
-        pixels=height * width,
-        columns=vertical.positions * horizontal.positions,
-        entries=height * width * sides[0] * sides[1],
-    )
+    columns = place(height, sides[0], placement)[0] * place(width, sides[1], placement)[0]
+    entries = height * width * sides[0] * sides[1]
+    check_counts("windows", pixels=height * width, columns=columns, entries=entries)
     return Convolution(np.ones(sides, dtype=kind), (height, width), placement).rows()
 
 

@@ -36,11 +36,12 @@ class StencilProducts(Products):
         from forestmix.engines.compiled import convolution
 
         super().__init__(weights)
-        self.shapes = storage.latent_shape, storage.image_shape
+        turned = storage.turned()
+        self.shapes = storage.target, storage.source
         self.gather = convolution.gather
         self.taps = (
-            convolution.make_taps(storage.turned_kernels, storage.image_shape[1:], storage.turned_shifts),
-            convolution.make_taps(storage.kernels, storage.latent_shape[1:], storage.shifts),
+            convolution.make_taps(turned.kernels, turned.target[1:], turned.shifts),
+            convolution.make_taps(storage.kernels, storage.target[1:], storage.shifts),
         )
 
     def project(self, vectors: Three) -> Three:

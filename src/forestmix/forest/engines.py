@@ -7,18 +7,18 @@ is not. The engines differ in how the parents are held; Gaussian leaves with sha
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy
 
 from forestmix.arrays import Array
 from forestmix.forest.leaves import (
-    NewtonTerms,
+    LeafSums,
     backtracked,
     latent_step,
-    leaf_statistics,
+    leaf_sums,
     moments,
     pair_scores,
     rows,
@@ -32,26 +32,21 @@ from forestmix.model import Observations
 
 @dataclass(frozen=True)
 class State:
-    """Where a run stands: parameters, ``q(y)``, ``q(e)`` as (n, m), and the ELBO at all of them."""
+    """Where a run stands: parameters, ``q(y)``, ``q(e)`` as (n, m), and the ELBO at all of them.
+
+    ``trace`` is the ELBO after each sweep so far, ``converged`` whether the last gain was below the tolerance.
+    """
 
     forest: ForestParameters
     latents: GaussianFactors
     responsibilities: Array
     value: float = -np.inf
-
-
-@dataclass(frozen=True)
-class Run:
-    """A run so far: where it is, the ELBO after each sweep, and whether the last gain was below the tolerance."""
-
-    state: State
-    trace: list[float] = field(default_factory=list)
+    trace: Sequence[float] = ()
     converged: bool = False
 
-    def less(self, jacobian: float) -> Run:
-        """Return the run with its ELBO for data in other units, see ``log_jacobian``."""
-        state = replace(self.state, value=self.state.value - jacobian)
-        return replace(self, state=state, trace=[value - jacobian for value in self.trace])
+    def less(self, jacobian: float) -> State:
+        """Return the state with its ELBO for data in other units, see ``log_jacobian``."""
+        return replace(self, value=self.value - jacobian, trace=[value - jacobian for value in self.trace])
 
 
 @dataclass(frozen=True)
@@ -91,14 +86,14 @@ class SharedParents(Engine):
     def maximise(self, state: State, settings: Settings, temperature: float = 1.0) -> State:
         """Update leaves, then parents, then their prior, which is the same for all variables."""
         forest, q = state.forest, state.latents
-        sums = leaf_statistics(forest, self.data, q)
-        if isinstance(sums, NewtonTerms):
+        sums = leaf_sums(forest, self.data, q)
+        if forest.noise is None:
             forest, scores = backtracked(
-                forest, sums.step(), sums.score, lambda trial, wanted: pair_scores(trial, self.data, q, wanted)
+                forest, sums.newton_step(), sums.value, lambda trial, wanted: pair_scores(trial, self.data, q, wanted)
             )
         else:
-            forest = sums.regression(forest, settings.min_variance)
-            scores = sums.scores(forest)
+            forest = sums.gaussian(forest, settings.min_variance)
+            scores = sums.gaussian_scores(forest)
         responsibilities = best_parents(forest, scores / temperature)
         forest = settings.with_prior(forest, responsibilities.mean(axis=0))
         return valued(State(forest, q, responsibilities), scores)
@@ -107,7 +102,7 @@ class SharedParents(Engine):
         """Return the state with its ELBO, and with the best parents if they are inferred."""
         p, q = state.forest, state.latents
         if p.noise is not None:
-            scores = moments(self.data, q).scores(p)
+            scores = moments(self.data, q).gaussian_scores(p)
         else:
             scores = pair_scores(p, self.data, q, None if infer_parents else state.responsibilities > 0)
         return valued(replace(state, responsibilities=best_parents(p, scores)) if infer_parents else state, scores)
@@ -134,13 +129,13 @@ class ParentsPerObservation(Engine):
         Leaves are regressed with responsibilities as weights, or take a Newton step that lowers no variable's part.
         """
         forest, q = state.forest, state.latents
-        parts = [leaf_statistics(forest, some, part, r) for some, part, r, _ in self.chunks(forest, q)]
-        sums = type(parts[0])(*(sum(column) for column in zip(*parts, strict=True)))
-        if isinstance(sums, NewtonTerms):
+        parts = [leaf_sums(forest, some, part, r) for some, part, r, _ in self.chunks(forest, q)]
+        sums = LeafSums(*(sum(column) for column in zip(*parts, strict=True)))
+        if forest.noise is None:
             best = self.values(forest, q)
-            forest, _ = backtracked(forest, sums.step(), best, lambda trial, wanted: self.values(trial, q))
+            forest, _ = backtracked(forest, sums.newton_step(), best, lambda trial, wanted: self.values(trial, q))
         else:
-            forest = sums.regression(forest, settings.min_variance)
+            forest = sums.gaussian(forest, settings.min_variance)
         state = self.evaluate(replace(state, forest=forest))
         if not settings.learn_prior:
             return state

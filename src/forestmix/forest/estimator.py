@@ -119,14 +119,13 @@ class ForestMixtureModel(FittedForest):
             settings.course.scale = scale
         rng = generator_of(self.random_state)
         if self.batch_size is not None and self.batch_size < array.shape[0]:
-            run = learn_in_batches(data, family, settings, self.batch_size, rng)
+            state = learn_in_batches(data, family, settings, self.batch_size, rng)
         else:
-            run = learn(data, family, settings, rng)
-        run = run.less(log_jacobian(data, scale))
-        state = in_order(run.state)
+            state = learn(data, family, settings, rng)
+        state = in_order(state.less(log_jacobian(data, scale)))
         self._set(state.forest.rescaled(centre, scale), state.responsibilities)
-        self.elbo_, self.elbo_trace_ = state.value, np.array(run.trace)
-        self.converged_, self.n_iter_ = run.converged and not settings.course.stopped, len(run.trace)
+        self.elbo_, self.elbo_trace_ = state.value, np.array(state.trace)
+        self.converged_, self.n_iter_ = state.converged and not settings.course.stopped, len(state.trace)
         return self
 
     # Models that are given, not learned.

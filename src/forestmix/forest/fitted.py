@@ -14,7 +14,7 @@ from forestmix.arrays import Array, generator, in_precision, numbers, working_dt
 from forestmix.checks import one_of, whole_number
 from forestmix.errors import ArgumentError, MissingExtraError, unknown_name
 from forestmix.forest import given
-from forestmix.forest.engines import ParentsPerObservation, Run, engine_for
+from forestmix.forest.engines import ParentsPerObservation, State, engine_for
 from forestmix.forest.parameters import (
     ForestDraw,
     ForestParameters,
@@ -111,14 +111,13 @@ class FittedForest(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """
         max_iter, tol = whole_number("max_iter", max_iter), number_from("tol", tol, 0.0)
         found = self._infer(self._numbers(X, reset=False), parents=True, max_iter=max_iter, tol=tol)
-        q, elbo = found.state.latents.expanded(len(found.state.latents.mean)), found.state.value
-        trace = np.array(found.trace)
-        return given.ForestPosterior(q.mean, q.sd, found.state.responsibilities, elbo, trace, found.converged)
+        q, trace = found.latents.expanded(len(found.latents.mean)), np.array(found.trace)
+        return given.ForestPosterior(q.mean, q.sd, found.responsibilities, found.value, trace, found.converged)
 
     def transform(self, X: Any) -> Array:
         """Return the posterior means of the latents given X, (N, n_trees); shared parents stay as learned."""
         array = self._numbers(X, reset=False)
-        return self._infer(array).state.latents.mean.astype(array.dtype, copy=False)
+        return self._infer(array).latents.mean.astype(array.dtype, copy=False)
 
     def inverse_transform(self, Y: Any) -> Array:
         """Return the expected X given latents Y, (N, n_trees), averaged over the parents."""
@@ -145,7 +144,7 @@ class FittedForest(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """
         array = self._numbers(X, reset=False, one=True)
         if q is None:
-            return self._infer(array).state.value
+            return self._infer(array).value
         if not self._shared():
             raise ArgumentError("q must be None for parents per observation, whose q(e) is not shared.")
         data = observations_of(array, self._forest.family)
@@ -160,11 +159,10 @@ class FittedForest(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         array = self._numbers(X, reset=False)
         data = observations_of(array, self._forest.family)
         if not self._shared():
-            return ParentsPerObservation(data).bounds(self._forest, self._infer(array).state.latents)
-        if self._forest.noise is not None:
-            return given.gaussian_log_likelihood(self._forest, data, self.parents_)
-        q = self._infer(array, np.eye(self._forest.n_trees)[self.parents_]).state.latents
-        return given.quadrature_log_likelihood(self._forest, data, self.parents_, q)
+            return ParentsPerObservation(data).bounds(self._forest, self._infer(array).latents)
+        q = self._infer(array, np.eye(self._forest.n_trees)[self.parents_]).latents
+        exact = given.gaussian_log_likelihood if self._forest.noise is not None else given.quadrature_log_likelihood
+        return exact(self._forest, data, self.parents_, q)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return the average log-likelihood of the observations; ``y`` is ignored."""
@@ -220,7 +218,7 @@ class FittedForest(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         parents: bool = False,
         max_iter: int = _INFERENCE_SWEEPS,
         tol: float = _INFERENCE_TOL,
-    ) -> Run:
+    ) -> State:
         """Infer the latents, and the parents if asked for; else shared ones stay as learned or given."""
         data, p = observations_of(array, self._forest.family), self._forest
         centre, scale = np.zeros(p.n_variables), np.ones(p.n_variables)

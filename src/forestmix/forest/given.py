@@ -9,9 +9,9 @@ import scipy
 
 from forestmix.arrays import Array, total
 from forestmix.families import Gaussian
-from forestmix.forest.engines import Engine, ParentsPerObservation, Run, State, valued
+from forestmix.forest.engines import Engine, ParentsPerObservation, State, valued
 from forestmix.forest.leaves import latent_step, pair_scores, rows
-from forestmix.forest.parameters import ForestParameters, present, standard_units
+from forestmix.forest.parameters import ForestParameters
 from forestmix.latents import GaussianFactors
 from forestmix.model import Observations
 
@@ -40,7 +40,7 @@ class ForestPosterior:
 
 def infer_given(
     engine: Engine, p: ForestParameters, responsibilities: Array, *, parents: bool, max_iter: int, tol: float
-) -> Run:
+) -> State:
     """Sweep over latents, and parents if wanted.
 
     Shared parents that are inferred too tie the observations together: the sweeps end when one gains less than ``tol``
@@ -58,7 +58,7 @@ def infer_given(
         return _together(engine, state, max_iter, tol)
     elif p.noise is not None:
         state = engine.evaluate(replace(state, latents=engine.latents(state)), infer_parents=False)
-        return Run(state, [state.value], True)
+        return replace(state, trace=[state.value], converged=True)
     return _one_by_one(engine, state, max_iter, tol)
 
 
@@ -74,18 +74,18 @@ def _better_start(engine: ParentsPerObservation, state: State) -> GaussianFactor
     return second.where(engine.bounds(p, second) > engine.bounds(p, first), first)
 
 
-def _together(engine: Engine, state: State, max_iter: int, tol: float) -> Run:
+def _together(engine: Engine, state: State, max_iter: int, tol: float) -> State:
     """Sweep until the ELBO gains less than ``tol`` for each entry of x."""
     trace: list[float] = []
     while len(trace) < max_iter:
         state = engine.evaluate(replace(state, latents=engine.latents(state)))
         trace.append(state.value)
         if len(trace) > 1 and trace[-1] - trace[-2] <= tol * engine.data.x.size:
-            return Run(state, trace, True)
-    return Run(state, trace)
+            return replace(state, trace=trace, converged=True)
+    return replace(state, trace=trace)
 
 
-def _one_by_one(engine: Engine, state: State, max_iter: int, tol: float) -> Run:
+def _one_by_one(engine: Engine, state: State, max_iter: int, tol: float) -> State:
     """Sweep until no latent of an observation moves by more than ``tol`` of its sd; the others go on without it.
 
     A rule on gains would not do: to a gain of 1e-9 nats the means are off by the square root of that, and where they
@@ -103,7 +103,7 @@ def _one_by_one(engine: Engine, state: State, max_iter: int, tol: float) -> Run:
         moves = np.maximum(np.abs(new.mean - old.mean) / new.sd, np.abs(new.sd / old.sd - 1)).max(axis=1)
         goes_on = np.flatnonzero(moves > tol)
         active, rest = active[goes_on], type(rest)(rest.data.take(goes_on))
-    return Run(state, trace, not len(active))
+    return replace(state, trace=trace, converged=not len(active))
 
 
 def elbo_at(p: ForestParameters, data: Observations, q: GaussianFactors, responsibilities: Array) -> float:
@@ -112,18 +112,16 @@ def elbo_at(p: ForestParameters, data: Observations, q: GaussianFactors, respons
     return valued(State(p, q, responsibilities), pair_scores(p, data, q, responsibilities > 0)).value
 
 
-def gaussian_log_likelihood(p: ForestParameters, data: Observations, parents: Array) -> Array:
+def gaussian_log_likelihood(p: ForestParameters, data: Observations, parents: Array, q: GaussianFactors) -> Array:
     """Return the exact ``log p(x)`` of each observation, (N,), for Gaussian leaves with known parents.
 
-    Each tree is a matrix of rank one plus a diagonal, so its inverse and determinant are those of one number.
+    It is the ELBO, since the best ``q(y)`` under these parents is the posterior of the latents.
     """
-    w, b, sd = p.edges(parents)
-    there = present(data)
-    residual = standard_units(data, b + w * p.prior_mean[parents], sd).x
-    factor = np.eye(p.n_trees)[parents] * (w * p.prior.sd[parents] / sd)[:, None]
-    ratio = 1 + there @ factor**2
-    distance = total(residual**2) - total((residual @ factor) ** 2 / ratio)
-    return -0.5 * (distance + total(np.log(ratio)) + there @ np.log(2 * np.pi * sd**2))
+    value = -p.divergence(q)
+    for tree in np.unique(parents):
+        children = np.flatnonzero(parents == tree)
+        value = value + total(rows(p, data, q.mean[:, tree], q.sd[:, tree], tree, children).log_likelihood)
+    return value
 
 
 def quadrature_log_likelihood(p: ForestParameters, data: Observations, parents: Array, q: GaussianFactors) -> Array:

@@ -10,7 +10,7 @@ import scipy
 from forestmix.arrays import Array
 from forestmix.errors import ArgumentError
 from forestmix.families import Family, Gaussian
-from forestmix.forest.engines import Engine, Run, SharedParents, State, engine_for
+from forestmix.forest.engines import Engine, SharedParents, State, engine_for
 from forestmix.forest.parameters import LARGEST, ForestParameters, counts, masked
 from forestmix.forest.settings import Settings
 from forestmix.forest.starts import proposals, starts
@@ -22,7 +22,7 @@ from forestmix.posterior.course import fallen
 _COOLING = 8
 #: Newton steps on the leaves before the first sweep of a family that is not Gaussian.
 _WARMING = 5
-#: Sweeps of every start, and sweeps after which a move that is far behind is given up.
+#: Sweeps of every start, of which the best go on.
 _TRIAL = 20
 #: A column whose spread is this small a share of its mean is constant.
 FLAT = 1e-10
@@ -32,7 +32,7 @@ _TRUSTED, _FINALISTS = 2, 2
 _LEAVES = 4.0
 
 
-def learn(data: Observations, family: Family, settings: Settings, rng: np.random.Generator) -> Run:
+def learn(data: Observations, family: Family, settings: Settings, rng: np.random.Generator) -> State:
     """Learn from all observations at once.
 
     Other families and parents per observation start from the groups that Gaussian leaves with shared parents find,
@@ -43,10 +43,10 @@ def learn(data: Observations, family: Family, settings: Settings, rng: np.random
     work = settings.n_init + min(settings.n_init, _TRUSTED + _FINALISTS) + settings.n_moves
     settings.course.planned += work if plain else (1 + _LEAVES) * work
     z = data if isinstance(family, Gaussian) else surrogate(data, family)
-    found = learn_gaussian(z, settings, rng)
+    state = learn_gaussian(z, settings, rng)
     if plain:
-        return found
-    state = replace(found.state, forest=first_leaves(data, family, found.state))
+        return state
+    state = replace(state, forest=first_leaves(data, family, state))
     engine = engine_for(data, settings.shared)
     if settings.shared:
         for _ in range(_WARMING):
@@ -54,10 +54,10 @@ def learn(data: Observations, family: Family, settings: Settings, rng: np.random
     else:
         mixed = 0.9 * state.responsibilities + 0.1 / settings.n_trees
         state = replace(state, forest=settings.with_prior(state.forest, mixed))
-    return climb(engine, Run(engine.maximise(state, settings)), settings, part=_LEAVES * work)
+    return climb(engine, replace(engine.maximise(state, settings), trace=(), converged=False), settings, _LEAVES * work)
 
 
-def learn_gaussian(data: Observations, settings: Settings, rng: np.random.Generator) -> Run:
+def learn_gaussian(data: Observations, settings: Settings, rng: np.random.Generator) -> State:
     """Learn Gaussian leaves with shared parents from several starts, and try larger moves from the best.
 
     All starts get a few sweeps; the first two, which see all variables at once, and the best of the others are run to
@@ -65,23 +65,21 @@ def learn_gaussian(data: Observations, settings: Settings, rng: np.random.Genera
     """
     engine, course = SharedParents(data), settings.course
     short = replace(settings, max_iter=min(_TRIAL, settings.max_iter))
-    runs: list[Run] = []
+    tried: list[State] = []
     for latents in starts(data.x, settings.n_trees, rng, settings.n_init):
-        runs.append(anneal(engine, latents, short))
-        course.report(f"start {len(runs)} of {settings.n_init}: ELBO {runs[-1].state.value:.8g}")
+        tried.append(anneal(engine, latents, short))
+        course.report(f"start {len(tried)} of {settings.n_init}: ELBO {tried[-1].value:.8g}")
         if course.stopped:
             break
-    finals = [climb(engine, run, settings) for run in runs[:_TRUSTED]]
-    best = max(finals, key=lambda run: run.state.value)
-    for run in sorted(runs[_TRUSTED:], key=lambda run: -run.state.value)[:_FINALISTS]:
-        done = climb(engine, run, settings)
-        if is_better(done.state, best.state):
-            best = done
-    course.report(f"best start: ELBO {best.state.value:.8g} after {len(best.trace)} sweeps")
+    best = max((climb(engine, state, settings) for state in tried[:_TRUSTED]), key=lambda state: state.value)
+    for state in sorted(tried[_TRUSTED:], key=lambda state: -state.value)[:_FINALISTS]:
+        done = climb(engine, state, settings)
+        best = done if is_better(done, best) else best
+    course.report(f"best start: ELBO {best.value:.8g} after {len(best.trace)} sweeps")
     return improve(engine, best, settings, rng)
 
 
-def anneal(engine: Engine, latents: GaussianFactors, settings: Settings) -> Run:
+def anneal(engine: Engine, latents: GaussianFactors, settings: Settings) -> State:
     """Run EM from latents, with the parents softened at first; the trace starts when the temperature is 1."""
     forest = empty_forest(engine.data, settings.n_trees, Gaussian())
     state = engine.maximise(State(forest, latents, forest.parent_prior), settings)
@@ -90,26 +88,23 @@ def anneal(engine: Engine, latents: GaussianFactors, settings: Settings) -> Run:
             state = engine.sweep(state, settings, float(heat))
             if settings.course.tell(state, engine.data):
                 break
-    return climb(engine, Run(state), settings)
+    return climb(engine, state, settings)
 
 
-def climb(engine: Engine, run: Run, settings: Settings, rival: float = -np.inf, part: float = 1.0) -> Run:
-    """Sweep until the gain is below ``tol`` for each entry of x; give up early when far behind a rival.
+def climb(engine: Engine, state: State, settings: Settings, part: float = 1.0) -> State:
+    """Sweep until the gain is below ``tol`` for each entry of x.
 
     A run that is asked to stop has one sweep at least, so that it has a trace. ``part``: of the work, for the course.
     """
-    entries, course = max(float(counts(engine.data).sum()), 1.0), settings.course
+    goal, course = settings.tol * max(float(counts(engine.data).sum()), 1.0), settings.course
     course.begin(part)
-    state, trace, converged = run.state, list(run.trace), run.converged
+    trace, converged = list(state.trace), state.converged
     while not converged and len(trace) < settings.max_iter and not (trace and course.stopped):
         state = engine.sweep(state, settings)
         trace.append(state.value)
-        gain = trace[-1] - trace[-2] if len(trace) > 1 else np.inf
-        converged = gain <= settings.tol * entries
-        course.tell(state, engine.data, max(_share(trace, settings.tol * entries), len(trace) / settings.max_iter))
-        if len(trace) > _TRIAL and state.value + gain * settings.max_iter < rival:
-            break
-    return Run(state, trace, converged)
+        converged = len(trace) > 1 and trace[-1] - trace[-2] <= goal
+        course.tell(state, engine.data, max(_share(trace, goal), len(trace) / settings.max_iter))
+    return replace(state, trace=trace, converged=converged)
 
 
 def _share(trace: list[float], goal: float) -> float:
@@ -121,23 +116,23 @@ def _share(trace: list[float], goal: float) -> float:
     return fallen(trace[-1] - trace[-2], max(trace[1] - trace[0], goal), goal)
 
 
-def improve(engine: Engine, best: Run, settings: Settings, rng: np.random.Generator) -> Run:
+def improve(engine: Engine, best: State, settings: Settings, rng: np.random.Generator) -> State:
     """Try larger moves until ``n_moves`` in a row have failed; keep what ends higher by a margin.
 
     The trace goes on with the values of a kept move that lie above what was there.
     """
     course, failures = settings.course, 0
-    moves = proposals(best.state, engine.data, rng)
+    moves = proposals(best, engine.data, rng)
     while failures < settings.n_moves and not course.stopped and (latents := next(moves, None)) is not None:
-        start = engine.maximise(replace(best.state, latents=latents), settings)
-        run = climb(engine, Run(start), settings, best.state.value)
-        if not is_better(run.state, best.state):
+        start = engine.maximise(State(best.forest, latents, best.responsibilities), settings)
+        found = climb(engine, start, settings)
+        if not is_better(found, best):
             failures += 1
             continue
-        trace = best.trace + [value for value in run.trace if value > best.trace[-1]]
-        best, failures = Run(run.state, trace, run.converged), 0
-        moves = proposals(best.state, engine.data, rng)
-        course.report(f"a move raised the ELBO to {best.state.value:.8g}")
+        trace = [*best.trace, *(value for value in found.trace if value > best.trace[-1])]
+        best, failures = replace(found, trace=trace), 0
+        moves = proposals(best, engine.data, rng)
+        course.report(f"a move raised the ELBO to {best.value:.8g}")
     return best
 
 

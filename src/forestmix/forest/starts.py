@@ -15,7 +15,7 @@ import scipy
 
 from forestmix.arrays import Array
 from forestmix.forest.engines import State
-from forestmix.forest.leaves import Moments, gaussian_latents, moments
+from forestmix.forest.leaves import LeafSums, gaussian_latents, moments
 from forestmix.forest.parameters import masked, present
 from forestmix.latents import GaussianFactors
 from forestmix.model import Observations
@@ -24,7 +24,7 @@ from forestmix.model import Observations
 SPREAD = 0.3
 #: Average linkage takes the square of the number of variables; with more than this it is left out.
 _LARGEST_LINKAGE = 2000
-#: Pairs of a tree to give up and a tree to split that are tried from one state.
+#: Trees to split that are tried from one state.
 _CANDIDATES = 6
 
 
@@ -146,16 +146,16 @@ def without_oneself(state: State, data: Observations) -> GaussianFactors | None:
     """
     p, r = state.forest, state.responsibilities
     every, label = np.arange(p.n_variables), np.argmax(r, axis=1)
-    scores = moments(data, state.latents).scores(p)
+    scores = moments(data, state.latents).gaussian_scores(p)
     w, b, noise = (part[:, None] for part in p.edges(label))
     edges = replace(p, weights=w, bias=b, noise=noise)  # as those of one tree
     sums = _moments_without_oneself(state, data, label)
-    scores[every, label] = sums.scores(sums.regression(edges, float(noise.min()) ** 2))[:, 0]
+    scores[every, label] = sums.gaussian_scores(sums.gaussian(edges, float(noise.min()) ** 2))[:, 0]
     chosen = np.argmax(scores, axis=1)
-    return None if (chosen == label).all() else gaussian_latents(p, data, np.eye(p.n_trees)[chosen])
+    return None if (chosen == label).all() else gaussian_latents(p, data, np.eye(p.n_trees)[chosen][None])
 
 
-def _moments_without_oneself(state: State, data: Observations, label: Array) -> Moments:
+def _moments_without_oneself(state: State, data: Observations, label: Array) -> LeafSums:
     """Return the moments of each variable with its parent's latent, less its own influence, as columns (n, 1)."""
     w, b, noise = state.forest.edges(label)
     pull = state.responsibilities[np.arange(len(w)), label] * w / noise**2
@@ -163,8 +163,8 @@ def _moments_without_oneself(state: State, data: Observations, label: Array) -> 
     precision = (state.latents.sd**-2.0)[:, label]
     rest = precision - pull * w * there
     mean = (state.latents.mean[:, label] * precision - pull * (data.x - b) * there) / rest
-    parts = (there, data.x, data.x**2, mean * there, (mean**2 + 1 / rest) * there, data.x * mean)
-    return Moments(*(np.broadcast_to(part, data.x.shape).sum(axis=0)[:, None] for part in parts))
+    parts = (there, mean * there, (mean**2 + 1 / rest) * there, data.x, data.x * mean, data.x**2)
+    return LeafSums(*(np.broadcast_to(part, data.x.shape).sum(axis=0)[:, None] for part in parts))
 
 
 def reseeded(state: State, data: Observations, rng: np.random.Generator) -> Iterator[GaussianFactors]:
@@ -176,14 +176,9 @@ def reseeded(state: State, data: Observations, rng: np.random.Generator) -> Iter
     label = np.argmax(state.responsibilities, axis=1)
     loss = loss_of_trees(state, data, label)
     direction, gain = leftover(state, data, label, rng)
-    least, most = np.argsort(loss)[:_CANDIDATES], np.argsort(-gain)[:_CANDIDATES]
-    tries = sorted(((loss[a] - gain[b], a, b) for a in least for b in most if a != b), key=lambda entry: entry[0])
-    seen: set[int] = set()
-    for _, out, split in tries:
-        # One try for each tree to split: which of the least missed trees goes hardly matters.
-        if split in seen:
-            continue
-        seen.add(split)
+    least = np.argsort(loss)
+    tries = [(least[int(least[0] == split)], split) for split in np.argsort(-gain)[:_CANDIDATES]]
+    for out, split in sorted(tries, key=lambda pair: loss[pair[0]] - gain[pair[1]]):
         mean, sd = state.latents.mean.copy(), np.broadcast_to(state.latents.sd, state.latents.mean.shape).copy()
         mean[:, out], sd[:, out] = direction[:, split], SPREAD
         yield GaussianFactors(mean, sd if data.observed is not None else sd[:1])
@@ -193,7 +188,7 @@ def loss_of_trees(state: State, data: Observations, label: Array) -> Array:
     """Return what the ELBO would lose, to first order, if each tree's variables went to their second choice."""
     n, m = state.responsibilities.shape
     every = np.arange(n)
-    scores = moments(data, state.latents).scores(state.forest)
+    scores = moments(data, state.latents).gaussian_scores(state.forest)
     own = scores[every, label].copy()
     scores[every, label] = -np.inf
     cost = state.latents.relative_entropy(state.forest.prior, state.forest.prior_mean).sum(axis=0)

@@ -9,10 +9,10 @@ import numpy as np
 
 from forestmix.arrays import Array
 from forestmix.families import Family
-from forestmix.forest.engines import Run, best_parents, engine_for, parents_of_observations
+from forestmix.forest.engines import State, best_parents, engine_for, parents_of_observations
 from forestmix.forest.given import infer_given
 from forestmix.forest.learning import learn
-from forestmix.forest.leaves import Moments, NewtonTerms, leaf_statistics, moved
+from forestmix.forest.leaves import LeafSums, leaf_sums, moved
 from forestmix.forest.parameters import ForestParameters
 from forestmix.forest.settings import Settings
 from forestmix.model import Observations
@@ -27,18 +27,18 @@ _EPOCHS = 40.0
 class _Averages(NamedTuple):
     """Running averages for one observation: the leaves' statistics, and the shares of the parents."""
 
-    leaves: Moments | NewtonTerms
+    leaves: LeafSums
     shares: Array
 
     def blended(self, new: _Averages, rate: float) -> _Averages:
         """Return the averages with the newest ones of weight ``rate``."""
         parts = ((1 - rate) * a + rate * b for a, b in zip(self.leaves, new.leaves, strict=True))
-        return _Averages(type(self.leaves)(*parts), (1 - rate) * self.shares + rate * new.shares)
+        return _Averages(LeafSums(*parts), (1 - rate) * self.shares + rate * new.shares)
 
 
 def learn_in_batches(
     data: Observations, family: Family, settings: Settings, batch_size: int, rng: np.random.Generator
-) -> Run:
+) -> State:
     """Learn from a batch with all restarts, then take epochs of batches over all observations.
 
     The ELBO of all observations is evaluated after each epoch. It need not rise each time: the best epoch is kept, and
@@ -47,9 +47,9 @@ def learn_in_batches(
     N, course, engine = data.x.shape[0], settings.course, engine_for(data, settings.shared)
     course.planned += _EPOCHS
     first = learn(data.take(rng.permutation(N)[:batch_size]), family, settings, rng)
-    forest, responsibilities = first.state.forest, first.state.responsibilities
+    forest, responsibilities = first.forest, first.responsibilities
     averages: _Averages | None = None
-    best, trace, step = replace(first.state, value=-np.inf), [], 0
+    best, trace, step = replace(first, value=-np.inf), [], 0
     # A move by a share of an sd gains the square of that share.
     tol = settings.tol if settings.shared else settings.tol**0.5
     course.begin(_EPOCHS)
@@ -61,25 +61,25 @@ def learn_in_batches(
             averages = new if averages is None else averages.blended(new, rate)
             forest, responsibilities = _maximise(forest, averages, new, rate, N, settings)
             step += 1
-        state = infer_given(engine, forest, responsibilities, parents=True, max_iter=_LATENT_SWEEPS, tol=tol).state
+        state = infer_given(engine, forest, responsibilities, parents=True, max_iter=_LATENT_SWEEPS, tol=tol)
         trace.append(state.value)
         course.report(f"epoch {epoch + 1}: ELBO {state.value:.8g}")
         gain = state.value - best.value
         best = state if gain > 0 else best
         if gain <= settings.tol * data.x.size:
-            return Run(best, trace, True)
+            return replace(best, trace=trace, converged=True)
         if course.tell(best, data, (epoch + 1) / settings.max_iter):
             break
-    return Run(best, trace, False)
+    return replace(best, trace=trace, converged=False)
 
 
 def _statistics(forest: ForestParameters, batch: Observations, responsibilities: Array, shared: bool) -> _Averages:
     engine = engine_for(batch, shared)
-    q = infer_given(engine, forest, responsibilities, parents=False, max_iter=_LATENT_SWEEPS, tol=1e-3).state.latents
+    q = infer_given(engine, forest, responsibilities, parents=False, max_iter=_LATENT_SWEEPS, tol=1e-3).latents
     weights = None if shared else parents_of_observations(forest, batch, q)[0]
-    sums = leaf_statistics(forest, batch, q, weights)
+    sums = leaf_sums(forest, batch, q, weights)
     shares = responsibilities if weights is None else weights.mean(axis=0)
-    return _Averages(type(sums)(*(part / len(batch.x) for part in sums)), shares)
+    return _Averages(LeafSums(*(part / len(batch.x) for part in sums)), shares)
 
 
 def _maximise(
@@ -87,12 +87,12 @@ def _maximise(
 ) -> tuple[ForestParameters, Array]:
     """Return parameters and parents from the averages; a Newton step has the slope of the newest batch alone."""
     leaves, latest = averages.leaves, new.leaves
-    if isinstance(leaves, NewtonTerms) and isinstance(latest, NewtonTerms):
-        forest = moved(forest, leaves._replace(bias=latest.bias, weight=latest.weight).step(), rate)
-        scores = leaves.score
-    elif isinstance(leaves, Moments):
-        forest = leaves.regression(forest, settings.min_variance)
-        scores = leaves.scores(forest)
+    if forest.noise is None:
+        forest = moved(forest, leaves._replace(x=latest.x, xy=latest.xy).newton_step(), rate)
+        scores = leaves.value
+    else:
+        forest = leaves.gaussian(forest, settings.min_variance)
+        scores = leaves.gaussian_scores(forest)
     if not settings.shared:
         return settings.with_prior(forest, averages.shares), averages.shares
     responsibilities = best_parents(forest, N * scores)

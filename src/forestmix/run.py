@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from functools import partial
 from reprlib import repr as shown
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from forestmix.arrays import Array
 from forestmix.checks import between_zero_and_one, flag, is_number, one_of, whole_number
 from forestmix.engines.choice import ENGINES, choose_engine
 from forestmix.errors import ArgumentError
@@ -19,7 +21,7 @@ from forestmix.inference.batches import DEFAULT_MEMORY_BUDGET, merged, parts_of_
 from forestmix.inference.checkpoint import Checkpoint, NoCheckpoint, digest_of, probes_of
 from forestmix.inference.loop import Callback, Outcome, Run
 from forestmix.inference.progress import NoProgress, ProgressBar
-from forestmix.inference.status import Status, Trace
+from forestmix.inference.status import Status
 from forestmix.model import DEF, Observations, observations
 from forestmix.posterior.full_result import joint_result
 from forestmix.posterior.layer import LayerPosterior
@@ -112,33 +114,32 @@ def infer(
             "and init, callback and checkpoint None."
         )
     data = observations(model, x)
+
+    def keeper(how: Any) -> NoCheckpoint:
+        return NoCheckpoint() if checkpoint is None else Checkpoint(checkpoint, checkpoint_seconds, model, data, how)
+
     if covariance == "full" or model.unknown_scales:
         _check_joint(chosen, init)
-        keeper = NoCheckpoint()
-        if checkpoint is not None:
-            keeper = Checkpoint(checkpoint, checkpoint_seconds, model, data, ("full", max_iter, scales))
 
         def factorised(known: DEF, last: Any, steps: int | None) -> Result:
             found: Result = infer(known, x, chosen, init=last, max_iter=steps, progress=progress, callback=callback)
             return found
 
-        return joint_result(model, data, max_iter, scales, factorised, keeper, callback, progress)
+        how = "full", max_iter, scales
+        return joint_result(model, data, max_iter, scales, factorised, keeper(how), callback, progress)
     evaluator = choose_engine(engine, model, len(data.x), sweeps=chosen.sweeps)
     limit = DEFAULT_MAX_ITER if max_iter is None else int(max_iter)
-    parts = parts_of_batch(model, data, memory_budget)
-    if callback is not None or checkpoint is not None:
-        parts = [np.arange(len(data.x))]
+    whole = callback is not None or checkpoint is not None
+    parts = [np.arange(len(data.x))] if whole else parts_of_batch(model, data, memory_budget)
     outcomes = []
     # Overflow is a status of the result, not a warning on the way.
     with np.errstate(all="ignore"), ProgressBar(chosen.name, tol) if progress else NoProgress() as meter:
         problem = chosen.problem(model, data, evaluator)
         start = problem.default_start() if init is None else problem.start(init)
-        keeper = NoCheckpoint()
-        if checkpoint is not None:
-            keeper = Checkpoint(checkpoint, checkpoint_seconds, model, data, chosen)
+        file = keeper(chosen)
         for part in parts:
-            one = len(parts) == 1
-            run = Run(chosen, problem if one else problem.take(part), start.take(part), tol, callback, keeper)
+            own = problem if len(parts) == 1 else problem.take(part)
+            run = Run(chosen, own, start.take(part), tol, callback, file)
             run.loop(limit, meter)
             outcomes.append(run.outcome())
     return _result(model, data, chosen, problem, merged(outcomes, parts))
@@ -193,20 +194,23 @@ def _only_for_one_process(model: DEF, x: Any, **given: Any) -> None:
 
 def _result(model: DEF, data: Observations, algorithm: Algorithm, problem: Problem, outcome: Outcome) -> Result:
     """Return the outcome in the shape that x was given in."""
-    single, trace = data.single, outcome.trace
-    converged = outcome.status == Status.CONVERGED
-    columns = (trace.objective, trace.gradient_norm)
-    values, norms = (column[:, 0] if single else column for column in columns)
+    trace = outcome.trace
+    if data.single:
+        trace = replace(trace, objective=trace.objective[:, 0], gradient_norm=trace.gradient_norm[:, 0])
+
+    def shaped(batch: Array) -> Any:
+        return batch.tolist()[0] if data.single else batch
+
     return Result(
-        layers=tuple(LayerPosterior(q, single, model.dtype) for q in outcome.factors),
+        layers=tuple(LayerPosterior(q, data.single, model.dtype) for q in outcome.factors),
         algorithm=algorithm.name,
         objective_name=problem.objective_name,
-        objective=outcome.objective[0].item() if single else outcome.objective,
+        objective=shaped(outcome.objective),
         climbed=problem.climbed,
-        converged=bool(converged[0]) if single else converged,
-        status=outcome.status[0] if single else outcome.status,
-        n_iter=int(outcome.n_iter[0]) if single else outcome.n_iter,
-        trace=Trace(trace.iteration, trace.step, trace.sweeps, values, norms, trace.seconds),
+        converged=shaped(outcome.status == Status.CONVERGED),
+        status=shaped(outcome.status),
+        n_iter=shaped(outcome.n_iter),
+        trace=trace,
         model=model,
         data=data,
         note=outcome.note,

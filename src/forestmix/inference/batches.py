@@ -67,15 +67,14 @@ def merged(outcomes: Sequence[Outcome], parts: Sequence[Array]) -> Outcome:
 
 
 def _trace(traces: Sequence[Trace], back: Array) -> Trace:
-    length = max(len(trace) for trace in traces)
+    length = max(map(len, traces))
 
-    found = {name: [_extended(getattr(trace, name), length) for trace in traces] for name in vars(traces[0])}
-    counts = (np.max(found[name], axis=0) for name in ("iteration", "step", "sweeps"))
-    values = (np.concatenate(found[name], axis=1)[:, back] for name in ("objective", "gradient_norm"))
-    columns = (*counts, *values, np.sum(found["seconds"], axis=0))
+    def extended(name: str) -> list[Array]:
+        """Return a column of each trace with its last entry repeated."""
+        columns = [getattr(trace, name) for trace in traces]
+        return [column[np.minimum(np.arange(length), len(column) - 1)] for column in columns]
+
+    counts = (np.max(extended(name), axis=0) for name in ("iteration", "step", "sweeps"))
+    values = (np.concatenate(extended(name), axis=1)[:, back] for name in ("objective", "gradient_norm"))
+    columns = (*counts, *values, np.sum(extended("seconds"), axis=0))
     return Trace(*columns)
-
-
-def _extended(values: Array, length: int) -> Array:
-    """Return a column of a trace with its last entry repeated."""
-    return np.concatenate([values, np.repeat(values[-1:], length - len(values), axis=0)])

@@ -127,7 +127,7 @@ def encode(value: Any, arrays: list[Array]) -> Any:
     if isinstance(value, np.ndarray) and value.dtype == object:
         return {"objects": [encode(part, arrays) for part in value.ravel()]}
     names = _field_names(type(value))
-    if names is None and type(value).__module__.startswith("forestmix."):
+    if names is None and type(value).__module__.startswith("forestmix.") and not hasattr(value, "__array__"):
         names = [name for name in vars(value) if name != "weights"]
     if names is not None:
         parts = {name: encode(getattr(value, name), arrays) for name in names}

@@ -101,11 +101,9 @@ class Run:
         self.checkpoint.save(self, at_end=not stop)
         if stop:
             self.status[self.active] = Status.STOPPED
-        if not len(self.active):
-            return
-        if self.point.carried:
+        if len(self.active):
             self._look_at_rows()
-        self._keep(np.ones(len(self.active), bool), self.point)
+            self._keep(np.ones(len(self.active), bool), self.point)
 
     def _snapshot(self) -> dict[str, Any]:
         """Return the run as it is, to go back to from the middle of an iteration."""
@@ -180,11 +178,11 @@ class Run:
 
     def _look_at_rows(self) -> None:
         """Put what the rows say in the place of what was carried on from step to step, at the end of a run."""
-        self.point = self.problem.evaluate(self.point.q, known=self.point)
-        self.objective[self.active] = self.point.objective
-        self.norm[self.active] = self.problem.gradient_norm(self.point)
-        iteration, step, sweeps, *_, seconds = self.records[-1]
-        self.records[-1] = (iteration, step, sweeps, self.objective.copy(), self.norm.copy(), float(seconds))
+        if self.point.carried:
+            self.point = self.problem.evaluate(self.point.q, known=self.point)
+            self.objective[self.active] = self.point.objective
+            self.norm[self.active] = self.problem.gradient_norm(self.point)
+            self.records[-1] = self._entry(self.records[-1][-1])
 
     def _safeguard(self, old: Any, new: Any, retreats: Iterable[Any]) -> tuple[Any, int]:
         """Put a safer step in place of one that lowered the objective; return how many were tried, too."""
@@ -232,11 +230,14 @@ class Run:
         self.kept = self.kept.with_rows(rows, point.q.take(np.flatnonzero(which)))
         self.objective[rows] = point.objective[which]
 
+    def _entry(self, seconds: float) -> tuple[int, int, float, Array, Array, float]:
+        """Return an entry of the trace."""
+        return self.iteration, self.step, self.sweeps, self.objective.copy(), self.norm.copy(), seconds
+
     def _record(self, meter: NoProgress) -> bool:
         """Write the trace, move the meter, call back; return whether the callback asked to stop."""
         seconds = self.clock.seconds()
-        record = (self.iteration, self.step, self.sweeps, self.objective.copy(), self.norm.copy(), seconds)
-        self.records.append(record)
+        self.records.append(self._entry(seconds))
         meter.update(self.iteration, self.objective, self.norm, self.active)
         if self.callback is None:
             return False

@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 
 from forestmix.arrays import Array
-from forestmix.inference.newton import JointNewton, Newton, safe_share
+from forestmix.inference.base import Proposal
+from forestmix.inference.newton import JointNewton, newton_proposal, safe_share
 from forestmix.problem import newton_system
 from forestmix.problem.conjugate import conjugate_gradients, dot, quotient
 from forestmix.problem.interfaces.gaussian_latents import GaussianLatents
@@ -59,7 +60,7 @@ class MetricNewton(JointNewton):
         self.last: tuple[Array, Array, Array] | None = None
         self.trusted = np.zeros(n_observations, bool)
         self.from_metric, self.solves, self.pause = False, 0, 0
-        self.setbacks, self.last_variances, self.jointly = 0, np.inf, False
+        self.setbacks, self.last_variances = 0, np.inf
 
     def forget(self, which: Array) -> None:
         """Do not step from the metric alone where it has just led astray, and wait longer each time that it does."""
@@ -69,15 +70,14 @@ class MetricNewton(JointNewton):
         if self.from_metric:
             self.solves = self.pause = 2 * self.pause + 1
 
-    def steps(self, problem: Problem, point: Point) -> tuple[Iterator[Any], int]:
+    def propose(self, problem: Problem, point: Point) -> Proposal:
         """Return the next step of the means, and the variances' fixed point at the current rows.
 
         Where the rows tie the two together, so that neither gets anywhere by itself, joint steps take over.
         """
         rows, at = problem.rows, point.rows
-        self.jointly = self.jointly or self._is_tied(rows, at)
-        if self.jointly:
-            return super().steps(problem, point)
+        if self._is_tied(rows, at):
+            return super().propose(problem, point)
         precision = rows.prior.precision + rows.exact_information(at)
         norm = np.sqrt(dot(at.gradient, at.gradient / precision))
         self._learn(at, norm)
@@ -89,7 +89,7 @@ class MetricNewton(JointNewton):
             self.solves = max(0, self.solves - 1)
         self.last = (at.q.mean, at.gradient, norm)
         whole = point.q.moved((at.q.mean + step).astype(step.dtype), 1 / np.sqrt(rows.precision(at)))
-        return _shorter(problem, point.q, whole), inner
+        return newton_proposal(problem, point, _shorter(problem, point.q, whole), inner)
 
     def _is_tied(self, rows: GaussianLatents, at: Any) -> bool:
         """Count the steps that were refused or left the variances' error as it was; return whether they are many."""
@@ -165,7 +165,7 @@ def _shorter(problem: Problem, old: LayeredFactors, whole: LayeredFactors) -> It
         yield problem.shorter(old, whole, 0.5**halvings * share)
 
 
-def newton(problem: Problem, point: Point, method: str) -> Newton:
+def newton(problem: Problem, point: Point, method: str) -> JointNewton:
     """Return joint steps where the system is cheap to factor, or has no host arrays, and else separate ones."""
     rows = problem.rows
     jointly = not rows.on_host or (rows.joint and newton_system.cost(rows) <= newton_system.CHEAP)

@@ -13,7 +13,6 @@ none. What differs is how the equations are solved, and what the part of a step 
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterator
 from itertools import chain
 from typing import Any, Literal
@@ -45,21 +44,17 @@ EASE, DAMP = 0.1, 8.0
 LEAST_DAMPING = 1e-16
 
 
-class Newton(Steps):
-    """Newton steps, each as long as does not lower the objective."""
+def newton_proposal(problem: Any, point: Any, steps: Iterator[Any], passes: int = 0) -> Proposal:
+    """Return the first of Newton's steps; then the others, the plain step and shorter parts of that, and no step.
 
-    @abstractmethod
-    def steps(self, problem: Any, point: Any) -> tuple[Iterator[Any], int]:
-        """Return the factors after the whole step and after shorter and shorter parts of it, and the passes it took."""
-
-    def propose(self, problem: Any, point: Any) -> Proposal:
-        """Return the whole step; then its parts, the plain step and shorter parts of that, and no step."""
-        steps, passes = self.steps(problem, point)
-        whole, retreats = next(steps), chain(steps, plain_retreats(problem, point))
-        return Proposal(whole, 1 + passes, (1 + passes) * problem.size, retreats=retreats)
+    ``steps``: the factors after the whole step, and after shorter and shorter parts of it; ``passes``: those over W
+    that it took to solve for the step.
+    """
+    whole, retreats = next(steps), chain(steps, plain_retreats(problem, point))
+    return Proposal(whole, 1 + passes, (1 + passes) * problem.size, retreats=retreats)
 
 
-class JointNewton(Newton):
+class JointNewton(Steps):
     """Steps in the means and the standard deviations together.
 
     ``stretch`` is how many times longer than the safe part the last shortened step could be: from far below a count the
@@ -69,11 +64,11 @@ class JointNewton(Newton):
     def __init__(self) -> None:
         self.stretch = 1.0
 
-    def steps(self, problem: Any, point: Any) -> tuple[Iterator[Any], int]:
-        """Return joint steps."""
-        return self.joint_steps(problem, point), 0
+    def propose(self, problem: Any, point: Any) -> Proposal:
+        """Return the whole step; then its parts."""
+        return newton_proposal(problem, point, self._steps(problem, point))
 
-    def joint_steps(self, problem: Any, point: Any) -> Iterator[Any]:
+    def _steps(self, problem: Any, point: Any) -> Iterator[Any]:
         """Yield the whole step with straight precisions, then with straight variances, and shorter ones of these."""
         rows, at = problem.rows, point.rows
         step, whole = newton_step(rows, at), np.ones((len(point.objective), 1))
@@ -118,7 +113,7 @@ def safe_share(rows: Any, step: Any) -> Array:
     return np.log1p(largest) / largest
 
 
-class TiltedNewton(Newton):
+class TiltedNewton(Steps):
     """Damped steps for latents of any family under Gaussian rows, each followed by a plain one.
 
     Newton's step in the means may lead where no factors are, to a negative mean of a latent that is none, and takes the
@@ -140,7 +135,7 @@ class TiltedNewton(Newton):
         if self.made > PLAIN:
             self.damping[which] *= DAMP / EASE
 
-    def steps(self, problem: Any, point: Any) -> tuple[Iterator[Any], int]:
+    def propose(self, problem: Any, point: Any) -> Proposal:
         """Return plain steps first, and Newton steps then; a sweep for observations that these do not move.
 
         Counts can be trapped: certain of a value from which the surrogate, narrower than the ELBO, leads nowhere. And
@@ -148,7 +143,7 @@ class TiltedNewton(Newton):
         """
         self.made += 1
         if self.made <= PLAIN:
-            return iter([step_sets(problem, point, "red-black")[0]]), 0
+            return newton_proposal(problem, point, iter([step_sets(problem, point, "red-black")[0]]))
         rows, place = problem.rows, problem.place(point.q, 0)
         q, above = place.parents, place.above
         of_rows = rows.slope(place.seen, q)
@@ -170,4 +165,4 @@ class TiltedNewton(Newton):
                     new = problem.sweep(point, one_by_one, surrogate=False).where(trapped, new)
                 yield new
 
-        return parts(), inner
+        return newton_proposal(problem, point, parts(), inner)

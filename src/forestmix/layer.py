@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from forestmix.arrays import Array, fits, in_precision, per_variable
+from forestmix.arrays import Array, finite, fits, in_precision, numbers, per_variable
 from forestmix.errors import ArgumentError
 from forestmix.families import Family
+from forestmix.families.base import alike
 from forestmix.families.prior import row_family
-from forestmix.families.weighted import alike, checked_case_weights, weighted
 from forestmix.tables import labelled_weights, row_labels
 from forestmix.weights import Weights, as_weights
 
@@ -42,9 +42,9 @@ class Layer:
         self.family.check_size(self.size, "rows of W")
         self.left_out: Array | None = None
         if case_weights is not None:
-            weight = checked_case_weights(case_weights, self.size)
+            weight = _checked_case_weights(case_weights, self.size)
             self.left_out = weight == 0
-            self.family = weighted(self.family, np.where(self.left_out, 1.0, weight))
+            self.family = self.family.weighted(np.where(self.left_out, 1.0, weight))
         self.bias = in_precision("b", fits("b", per_variable("b", b), self.size, "rows of W"), self.dtype)
 
     @property
@@ -103,3 +103,17 @@ class Layer:
 
     def __repr__(self) -> str:
         return f"Layer({self.family!r}, {self.weights!r})"
+
+
+def _checked_case_weights(given: Any, size: int) -> Array:
+    """Return case weights, (n,) or (N, n), checked."""
+    weight = finite("case_weights", numbers("case_weights", given).astype(np.float64))
+    if weight.ndim not in (1, 2) or weight.shape[-1] != size or not weight.size:
+        raise ArgumentError(
+            f"case_weights must have one entry for each of the {size} rows of W, or one for each observation and row, "
+            f"(N, {size}); got shape {weight.shape}."
+        )
+    if (weight < 0).any():
+        raise ArgumentError(f"case_weights must not be negative; got {weight.min()}.")
+    # One row of weights serves any number of observations.
+    return weight[0] if weight.ndim == 2 and len(weight) == 1 else weight

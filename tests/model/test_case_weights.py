@@ -246,4 +246,4 @@ def test_weights_that_leave_the_precision_of_W(weight):
     with pytest.raises(fmx.ArgumentError, match=r"sd / sqrt\(case_weights\) does not fit float32.* Give float64"):
         fmx.Layer(fmx.Gaussian(1.0), W, case_weights=[1.0, weight])
     layer = fmx.Layer(fmx.Gaussian(1.0), W.astype(float), case_weights=[1.0, weight])
-    assert layer.family.sd == pytest.approx([1.0, weight**-0.5])
+    assert layer.family.row_sd == pytest.approx([1.0, weight**-0.5])

@@ -49,8 +49,10 @@ def _gaussian_evidence(model: DEF, data: Observations) -> Array:
     rows: Any = model.layers[0].family
     mean, columns = _carried_down(model)
     residual = data.x.astype(np.float64) - mean
-    scale = np.broadcast_to(rows.sd, (*np.shape(rows.sd)[:-1], model.n_observed)).astype(np.float64)
-    constant = np.broadcast_to(rows.log_constant(), scale.shape)
+    scale = np.broadcast_to(rows.row_sd, (*np.shape(rows.row_sd)[:-1], model.n_observed)).astype(np.float64)
+    # What w log N(x; eta, sd^2) has beyond log N(x; eta, sd^2 / w).
+    excess = (1 - rows.weight) * (np.log(rows.sd) + 0.5 * np.log(2 * np.pi)) - 0.5 * np.log(rows.weight)
+    constant = np.broadcast_to(excess, scale.shape)
     if data.observed is None and scale.ndim == 1:
         density = _gaussian_log_density(residual / scale, columns / scale[:, None], scale)
         return density + np.sum(constant)

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import array_api_compat
 import numpy as np
 
 from forestmix.arrays import Array, double
-from forestmix.errors import ArgumentError
 from forestmix.families import row_terms
-from forestmix.families.by_kind import ByKind, by_kind, columns, of_each_kind
 from forestmix.families.expectations import quiet
-from forestmix.families.primitive import Primitive
+from forestmix.families.primitive import Primitive, columns, of_each_kind
 from forestmix.model import Layer, Observations
 
 
@@ -33,10 +30,6 @@ class RowData:
     observed: Any
     dtype: Any
 
-    @cached_property
-    def _by_kind(self) -> ByKind:
-        return by_kind(self.rows)
-
     @quiet
     def of_each_kind(self, compute: Callable[..., tuple[Any, ...]], *given: Any) -> tuple[Any, ...]:
         """Return what ``compute(xp, kind, rows, *given)`` gives for the rows of each kind, in the order of the rows.
@@ -44,7 +37,7 @@ class RowData:
         What is given has a column for each row, and so has what it gives, in double precision; 0 where x is missing.
         """
         xp = array_api_compat.array_namespace(*given)
-        found = of_each_kind(xp, self._by_kind, compute, *(xp.astype(one, self.dtype) for one in given))
+        found = of_each_kind(xp, self.rows, compute, *(xp.astype(one, self.dtype) for one in given))
         if self.observed is None:
             return found
         return tuple(xp.where(self.observed, term, xp.zeros_like(term)) for term in found)
@@ -74,10 +67,8 @@ class RowData:
 
 
 def primitive_of(layer: Layer, observations: Observations) -> Primitive:
-    """Return the rows of a layer with their data; families whose rows are no primitives are refused."""
-    rows = layer.family.primitive(observations.x)
-    if rows is None:
-        raise ArgumentError(f"family must have rows that engines know, such as Poisson(); got {layer.family!r}.")
+    """Return the rows of a layer with their data; kinds that engines do not know are refused."""
+    rows = layer.family.rows(observations.x)
     for kind in np.unique(rows.kind).tolist():
         row_terms.formulas_of(kind)  # raises here, and not in the middle of a run
     return rows

@@ -12,18 +12,37 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from copy import copy
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from forestmix.arrays import Array, at_index, first_index, fits, parameter_text
 from forestmix.errors import ArgumentError
-from forestmix.families import row_expectations as terms
-from forestmix.families.primitive import Primitive
-from forestmix.families.row_expectations import ExpectedLogPartition, RowExpectations
+from forestmix.families.expectations import quiet
+from forestmix.families.primitive import Primitive, of_each_kind
+from forestmix.families.row_terms import gap, log_likelihood_terms, log_partition
 
 #: Counts beyond this are infinite.
 _LARGEST_COUNT = 1e300
+
+
+class ExpectedLogPartition(NamedTuple):
+    """``E a(eta)``, ``E a'(eta)`` and ``E a''(eta)`` for ``eta ~ N(mean, spread^2)``, entry by entry."""
+
+    value: Array
+    slope: Array
+    curvature: Array
+
+
+class RowExpectations(NamedTuple):
+    """What a row contributes: ``E log p(x_i | eta_i)``, ``e_i = t(x_i) - E a'`` and ``kappa_i = E a''``.
+
+    A curvature that is constant has no axis of observations.
+    """
+
+    log_likelihood: Array
+    error: Array
+    curvature: Array
 
 
 class Parametric:
@@ -34,21 +53,28 @@ class Parametric:
     parameters: ClassVar[tuple[str, ...]] = ()
 
     def __repr__(self) -> str:
-        pairs = (f"{name}={parameter_text(getattr(self, name))}" for name in self.parameters)
-        return f"{type(self).__name__}({', '.join(pairs)})"
+        return f"{type(self).__name__}({', '.join(self._arguments())})"
 
     def check_size(self, size: int, what: str) -> None:
         """Raise unless the parameters fit ``size`` variables, which the message calls ``what``."""
         for name in self.parameters:
             fits(name, getattr(self, name), size, what)
 
+    def astype(self, dtype: np.dtype) -> Self:
+        """Return the distribution with its parameters in ``dtype``, so that products keep that precision."""
+        return self
+
     def take(self, variables: Array) -> Self:
         """Return the distribution of the chosen variables, each as often as it is named."""
         chosen = copy(self)
-        for name in self.parameters:
-            value = getattr(self, name)
-            setattr(chosen, name, value if value.ndim == 0 else value[variables])
+        for name in (*self.parameters, "weight"):
+            value = vars(self).get(name)
+            if value is not None and np.ndim(value):
+                setattr(chosen, name, value[..., variables])
         return chosen
+
+    def _arguments(self) -> list[str]:
+        return [f"{name}={parameter_text(getattr(self, name))}" for name in self.parameters]
 
 
 class Family(Parametric, ABC):
@@ -56,28 +82,42 @@ class Family(Parametric, ABC):
 
     #: True where ``a''`` does not depend on ``eta``. The variances of q then do not depend on the data.
     curvature_is_constant: bool = False
-    #: How often the log-likelihood of each row counts, one number, (n,) or (N, n); see ``families.weighted``.
-    weight: Any = 1.0
     #: False where ``a''`` grows without bound, so that a step can be too long by orders of magnitude.
     curvature_is_bounded: bool = True
+    #: How often the log-likelihood of each row counts, 1, (n,) or (N, n): a weight of 2 is the row twice. What a new
+    #: case looks like, its draws and its quantiles, does not depend on it.
+    weight: Any = 1.0
+
+    def __repr__(self) -> str:
+        return super().__repr__() + (" with case weights" if np.ndim(self.weight) else "")
+
+    def weighted(self, weight: Any) -> Self:
+        """Return the family with a positive case weight for each row, or 1; those that it has are multiplied."""
+        if np.ndim(weight) == 0:
+            return self
+        chosen = copy(self)
+        chosen.weight = self.weight * weight
+        return chosen
 
     @property
-    def unweighted(self) -> Family:
-        """The family of one case: this one, unless its rows have case weights (``families.weighted``)."""
-        return self
-
-    def astype(self, dtype: np.dtype) -> Self:
-        """Return the family with its parameters in ``dtype``, so that products keep that precision."""
-        return self
+    def unweighted(self) -> Self:
+        """The family of one case."""
+        chosen = copy(self)
+        vars(chosen).pop("weight", None)
+        return chosen
 
     @property
     def differs_by_observation(self) -> bool:
         """Whether each observation has case weights of its own."""
-        return False
+        return np.ndim(self.weight) == 2
 
     def take_observations(self, keep: Array) -> Self:
-        """Return the family of the chosen observations: itself, unless each has case weights of its own."""
-        return self
+        """Return the family of the chosen observations, with one row of case weights where that serves all."""
+        if not self.differs_by_observation:
+            return self
+        chosen = copy(self)
+        chosen.weight = alike(self.weight[keep])
+        return chosen
 
     @abstractmethod
     def check_support(self, name: str, y: Array) -> None:
@@ -91,9 +131,19 @@ class Family(Parametric, ABC):
     def cumulative(self, y: Array, eta: Array) -> Array:
         """Return ``P(Y <= y | eta)``, which falls as ``eta`` grows."""
 
-    @abstractmethod
+    @quiet
     def quantile(self, p: Array, eta: Array) -> Array:
-        """Return the smallest y with ``P(Y <= y | eta) >= p``, for ``0 < p < 1``."""
+        """Return the smallest y with ``P(Y <= y | eta) >= p``, for ``0 < p < 1``.
+
+        Here of counts with ``t = y``, by bisection between Cantelli's bounds on the quantile of any distribution::
+
+            E y - sd sqrt((1 - p) / p)        E y + sd sqrt(p / (1 - p))
+        """
+        one, at, p = self.unweighted, np.asarray(eta, np.float64), np.asarray(p)
+        mean, sd, odds = one._derivative(at, 1), np.sqrt(one._derivative(at, 2)), p / (1 - p)
+        low, high = np.floor(mean - sd / np.sqrt(odds)) - 2, np.ceil(mean + sd * np.sqrt(odds)) + 1
+        low = np.where(low > -1, low, -1.0)  # also where a rate beyond all numbers leaves NaN
+        return np.asarray(smallest_count(lambda y: self.cumulative(y, eta), p, low, high), float_type(p, eta))
 
     @abstractmethod
     def primitive(self, x: Array) -> Primitive:
@@ -102,46 +152,76 @@ class Family(Parametric, ABC):
         Engines know rows by it, and ``g``, ``t``, ``a`` and the terms below follow from it.
         """
 
-    def log_base(self, y: Array) -> Array:
-        """Return ``g(y)``."""
-        return terms.base_and_statistic(self.primitive(y), y)[0]
-
-    def statistic(self, y: Array) -> Array:
-        """Return ``t(y)``."""
-        return terms.base_and_statistic(self.primitive(y), y)[1]
-
-    def log_partition(self, eta: Array) -> Array:
-        """Return ``a(eta)``, infinite where that overflows."""
-        return self._partition(eta, 0)
-
-    def log_partition_slope(self, eta: Array) -> Array:
-        """Return ``a'(eta)``, which is ``E t(y)``."""
-        return self._partition(eta, 1)
-
-    def log_partition_curvature(self, eta: Array) -> Array:
-        """Return ``a''(eta)``, which is ``Var t(y)``."""
-        return self._partition(eta, 2)
-
-    def expectations(self, y: Array, mean: Array, spread: Array) -> RowExpectations:
-        """Return the row terms of both bounds at ``eta ~ N(mean, spread^2)`` (paper, section 4)."""
-        return terms.row_expectations(self.primitive(y), mean, spread)
-
-    def expected_log_partition(self, mean: Array, spread: Array) -> ExpectedLogPartition:
-        """Return the expectations of ``a``, ``a'`` and ``a''`` under ``N(mean, spread^2)``."""
-        return terms.expected_log_partition(self.without_data(mean), mean, spread)
-
-    def log_partition_gap(self, mean: Array, wide: Array, narrow: Array) -> Array:
-        """Return ``E a(mean + wide z) - E a(mean + narrow z)``, which is not negative for ``wide >= narrow``."""
-        return terms.log_partition_gap(self.without_data(mean), mean, wide, narrow)
-
-    @terms.quiet
-    def _partition(self, eta: Array, order: int) -> Array:
-        found = terms.log_partition(self.without_data(eta), order)(np.asarray(eta, np.float64))
-        return terms.cast(terms.float_type(eta), found)[0]
+    def rows(self, x: Array) -> Primitive:
+        """Return the rows with data x and their case weights: ``w (g + t eta - a)`` has the form of a family again."""
+        rows = self.primitive(x)
+        if rows is None:
+            raise ArgumentError(f"family must have rows that engines know, such as Poisson(); got {self!r}.")
+        return rows._replace(factor=rows.factor * self.weight, best=rows.best * self.weight)
 
     def without_data(self, mean: Array) -> Primitive:
         """Return the rows for what does not depend on x, one for each entry of the last axis of ``mean``."""
-        return self.primitive(np.zeros(np.shape(mean)[-1:]))
+        return self.rows(np.zeros(np.shape(mean)[-1:]))
+
+    def log_base(self, y: Array) -> Array:
+        """Return ``g(y)``: the log-likelihood at ``eta = 0``, and ``a`` there."""
+        rows, eta = self.rows(y), np.zeros(np.shape(y))
+        return np.asarray(_terms(rows, eta, np.zeros(()))[0] + log_partition(rows, 0, eta), float_type(y))
+
+    def statistic(self, y: Array) -> Array:
+        """Return ``t(y) = sign factor target``."""
+        rows = self.rows(y)
+        return np.asarray(rows.sign * rows.factor * rows.target + np.zeros(np.shape(y)), float_type(y))
+
+    def log_partition(self, eta: Array) -> Array:
+        """Return ``a(eta)``, infinite where that overflows."""
+        return self._derivative(eta, 0)
+
+    def log_partition_slope(self, eta: Array) -> Array:
+        """Return ``a'(eta)``, which is ``E t(y)``."""
+        return self._derivative(eta, 1)
+
+    def expectations(self, y: Array, mean: Array, spread: Array) -> RowExpectations:
+        """Return the row terms of both bounds at ``eta ~ N(mean, spread^2)`` (paper, section 4)."""
+        return RowExpectations(*_terms(self.rows(y), mean, spread))
+
+    def expected_log_partition(self, mean: Array, spread: Array) -> ExpectedLogPartition:
+        """Return the expectations of ``a``, ``a'`` and ``a''`` under ``N(mean, spread^2)``."""
+        # What rows lose that saw nothing is a.
+        rows = self.without_data(mean)._replace(target=np.zeros(()), best=np.zeros(()))
+        value, slope, curvature = _terms(rows, mean, spread)
+        return ExpectedLogPartition(-value, -slope, np.broadcast_to(curvature, value.shape))
+
+    @quiet
+    def log_partition_gap(self, mean: Array, wide: Array, narrow: Array) -> Array:
+        """Return ``E a(mean + wide z) - E a(mean + narrow z)``, which is not negative for ``wide >= narrow``."""
+        found = gap(self.without_data(mean), *_double(mean, wide, narrow))
+        return np.asarray(found, float_type(mean, wide, narrow))
+
+    @quiet
+    def _derivative(self, eta: Array, order: int) -> Array:
+        return np.asarray(log_partition(self.without_data(eta), order, *_double(eta)), float_type(eta))
+
+
+@quiet
+def _terms(rows: Primitive, mean: Array, spread: Array) -> tuple[Array, ...]:
+    """Return ``E log p``, e and kappa of rows, in float64 unless both mean and spread are float32."""
+    found = of_each_kind(np, rows, log_likelihood_terms, *_double(mean, spread))
+    return tuple(np.asarray(one, float_type(mean, spread)) for one in found)
+
+
+def _double(*arrays: Array) -> list[Array]:
+    return [np.asarray(array, np.float64) for array in arrays]
+
+
+def float_type(*arrays: Any) -> np.dtype[Any]:
+    """Return the floating dtype of a result: float32 if all arguments have it, else float64."""
+    return np.result_type(*(np.asarray(array) for array in arrays), np.float32)
+
+
+def alike(values: Array) -> Array:
+    """Return one row for all, (n,), where those of the observations, (N, n), are the same; else them as they are."""
+    return values[0] if (values == values[:1]).all() else values
 
 
 def smallest_count(cumulative: Callable[[Array], Array], p: Array, low: Array, high: Array) -> Array:

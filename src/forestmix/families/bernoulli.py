@@ -8,9 +8,8 @@ import numpy as np
 import scipy
 
 from forestmix.arrays import Array
-from forestmix.families.base import Family, refuse
+from forestmix.families.base import Family, float_type, refuse
 from forestmix.families.primitive import Kind, Primitive, primitive
-from forestmix.families.row_expectations import cast, float_type
 
 
 class Bernoulli(Family):
@@ -33,8 +32,4 @@ class Bernoulli(Family):
     def cumulative(self, y: Array, eta: Array) -> Array:
         """Return 0 below 0, ``sigma(-eta)`` from 0 on and 1 from 1 on."""
         below_one = np.where(np.less(y, 0), 0, scipy.special.expit(np.negative(eta)))
-        return cast(float_type(y, eta), np.where(np.less(y, 1), below_one, 1))[0]
-
-    def quantile(self, p: Array, eta: Array) -> Array:
-        """Return 0 where ``p <= sigma(-eta)``, else 1."""
-        return cast(float_type(p, eta), p > scipy.special.expit(np.negative(eta)))[0]
+        return np.asarray(np.where(np.less(y, 1), below_one, 1), float_type(y, eta))

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 import scipy
 
-from forestmix.arrays import Array, parameter_text, per_variable
+from forestmix.arrays import Array, per_variable
 from forestmix.errors import ArgumentError
-from forestmix.families.base import Family, refuse, smallest_count
+from forestmix.families.base import Family, float_type, refuse
 from forestmix.families.poisson import stirling_remainder
 from forestmix.families.primitive import Kind, Primitive, primitive
-from forestmix.families.row_expectations import cast, float_type
 
 #: Draws are 64-bit integers.
 _TOO_MANY_TO_DRAW = 2.0**63
@@ -36,16 +36,15 @@ class Binomial(Family):
         if fractional.any():
             raise ArgumentError(f"trials must be whole numbers; got {self.trials[fractional][0]}.")
 
-    def __repr__(self) -> str:
-        return f"Binomial(trials={int(self.trials) if self.trials.ndim == 0 else parameter_text(self.trials)})"
-
     def astype(self, dtype: np.dtype) -> Self:
         """Return the family with ``trials`` in ``dtype``; a number that is not exact there is refused."""
         with np.errstate(over="ignore"):
             trials = self.trials.astype(dtype)
         if (trials != self.trials).any():
             raise ArgumentError(f"trials must be exact in {dtype}; got {int(self.trials.max())}. Use float64 data.")
-        return type(self)(trials)
+        chosen = copy(self)
+        chosen.trials = trials
+        return chosen
 
     def check_support(self, name: str, y: Array) -> None:
         """Raise unless every entry is a whole number from 0 to ``trials``, or NaN."""
@@ -56,8 +55,10 @@ class Binomial(Family):
 
     def primitive(self, x: Array) -> Primitive:
         """Return softplus rows: factor ``trials``, target ``x / trials``."""
-        successes, trials = self._counts(x)
-        return primitive(Kind.SOFTPLUS, trials, successes / trials, -_remainder(successes, trials))
+        successes, trials = np.asarray(x, np.float64), self.trials.astype(np.float64)
+        # At best, log C(trials, x) and trials times the entropy of x / trials, which is minus this.
+        excess = stirling_remainder(successes) + stirling_remainder(trials - successes) - stirling_remainder(trials)
+        return primitive(Kind.SOFTPLUS, trials, successes / trials, -excess)
 
     def sample(self, eta: Array, rng: np.random.Generator) -> Array:
         """Draw the number of successes at probability ``sigma(eta)``."""
@@ -69,7 +70,7 @@ class Binomial(Family):
 
     def cumulative(self, y: Array, eta: Array) -> Array:
         """Return ``1 - I_p(y + 1, trials - y) = I_(1 - p)(trials - y, y + 1)``, from the smaller of p and 1 - p."""
-        count, trials = self._counts(np.floor(y))
+        count, trials = np.floor(np.asarray(y, np.float64)), self.trials.astype(np.float64)
         inside = np.clip(count, 0, trials - 1)
         smaller = scipy.special.expit(-np.abs(np.asarray(eta, np.float64)))
         rare = np.asarray(eta) < 0
@@ -77,19 +78,7 @@ class Binomial(Family):
         first, second = np.where(rare, inside + 1, trials - inside), np.where(rare, trials - inside, inside + 1)
         value = scipy.special.betainc(first, second, smaller)
         value = np.where(count < 0, 0, np.where(count >= trials, 1, np.where(rare, 1 - value, value)))
-        return cast(float_type(y, eta), value)[0]
+        return np.asarray(value, float_type(y, eta))
 
-    def quantile(self, p: Array, eta: Array) -> Array:
-        """Return the smallest count with enough probability up to it, by bisection."""
-        shape = np.broadcast_shapes(np.shape(p), np.shape(eta), self.trials.shape)
-        high = np.broadcast_to(self.trials, shape)
-        count = smallest_count(lambda y: self.cumulative(y, eta), p, np.full(shape, -1.0), high)
-        return cast(float_type(p, eta), count)[0]
-
-    def _counts(self, y: Array) -> tuple[Array, Array]:
-        return np.asarray(y, np.float64), self.trials.astype(np.float64)
-
-
-def _remainder(successes: Array, trials: Array) -> Array:
-    """Return ``trials H(successes / trials) - log C(trials, successes)``, H the entropy: at least 0, 0 at both ends."""
-    return stirling_remainder(successes) + stirling_remainder(trials - successes) - stirling_remainder(trials)
+    def _arguments(self) -> list[str]:
+        return [f"trials={int(self.trials)}"] if self.trials.ndim == 0 else super()._arguments()

@@ -49,28 +49,38 @@ class Gaussian(Family):
             )
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-    def __repr__(self) -> str:
-        return super().__repr__() if self.places is None else f"Gaussian(sd={self.places!r})"
-
     def check_size(self, size: int, what: str) -> None:
         """Raise unless ``sd`` is one number or has ``size`` entries."""
         fits("sd", self.sd if self.places is None else self.places.which, size, what)
 
     def astype(self, dtype: np.dtype) -> Self:
         """Return the family with ``sd`` in ``dtype``; an ``sd`` that becomes zero there is refused."""
-        if self.places is not None:
-            return self
         chosen = copy(self)
-        chosen.sd = in_precision("sd", self.sd, dtype, positive=True)
+        if self.places is None:
+            chosen.sd = in_precision("sd", self.sd, dtype, positive=True)
         return chosen
 
     def take(self, variables: Array) -> Self:
         """Return the family of the chosen variables."""
-        if self.places is None:
-            return super().take(variables)
-        chosen = copy(self)
-        chosen.places = self.places.take(variables)
+        chosen = super().take(variables)
+        chosen.places = None if self.places is None else self.places.take(variables)
         return chosen
+
+    def weighted(self, weight: Any) -> Self:
+        """Return the family with case weights; an sd that does not fit its precision with them is refused."""
+        chosen = super().weighted(weight)
+        if self.places is None:
+            in_precision("sd / sqrt(case_weights)", chosen.row_sd, self.sd.dtype, positive=True)
+        return chosen
+
+    def with_sd(self, sd: Any) -> Self:
+        """Return rows of another sd, or of an unknown one, with the same case weights."""
+        return type(self)(sd).weighted(self.weight)
+
+    @property
+    def row_sd(self) -> Array:
+        """``sd / sqrt(w)``: that of rows without case weights that have the same curvature and slope."""
+        return self.sd / np.sqrt(self.weight)
 
     def check_support(self, name: str, y: Array) -> None:
         """Every number is in the support; infinities were refused with the shape."""
@@ -78,7 +88,7 @@ class Gaussian(Family):
     def primitive(self, x: Array) -> Primitive:
         """Return quadratic rows: factor ``1 / sd^2``, target x, at best the density at its mean."""
         sd = self.sd.astype(np.float64)
-        return primitive(Kind.QUADRATIC, 1 / sd**2, x, self._log_density_at_mean())
+        return primitive(Kind.QUADRATIC, 1 / sd**2, x, -np.log(sd) - _HALF_LOG_TWO_PI)
 
     def sample(self, eta: Array, rng: np.random.Generator) -> Array:
         """Draw ``N(eta, sd^2)``."""
@@ -92,13 +102,5 @@ class Gaussian(Family):
         """Return ``eta + sd Phi^-1(p)``."""
         return eta + self.sd * scipy.special.ndtri(p)
 
-    def with_sd(self, sd: Any) -> Gaussian:
-        """Return rows of another sd, or of an unknown one."""
-        return Gaussian(sd)
-
-    def log_constant(self) -> Array:
-        """Return what the log-likelihood has beyond a normal density: nothing, without case weights."""
-        return np.zeros(())
-
-    def _log_density_at_mean(self) -> Array:
-        return -np.log(self.sd.astype(np.float64)) - _HALF_LOG_TWO_PI
+    def _arguments(self) -> list[str]:
+        return super()._arguments() if self.places is None else [f"sd={self.places!r}"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from reprlib import repr as shown
 from typing import ClassVar, Self
@@ -42,25 +42,31 @@ class Mixed(Family):
         count = len(self.families)
         if self.which.ndim != 1 or self.which.dtype.kind not in "iu" or not self.which.size:
             raise ArgumentError(f"which must be one integer for each row; got {which!r}.")
-        if self.which.min() < 0 or self.which.max() >= count:
-            worst = self.which.min() if self.which.min() < 0 else self.which.max()
-            raise ArgumentError(f"which must hold positions from 0 to {count - 1} in families; got {worst}.")
-        for position, (family, rows) in enumerate(zip(self.families, self._rows(), strict=True)):
+        beyond = self.which[(self.which < 0) | (self.which >= count)]
+        if beyond.size:
+            raise ArgumentError(f"which must hold positions from 0 to {count - 1} in families; got {beyond[0]}.")
+        for position, (family, rows) in enumerate(self.parts()):
             family.check_size(len(rows), f"rows of families[{position}]")
 
     @property
     def curvature_is_constant(self) -> bool:  # type: ignore[override]
         """Whether that holds for every family that has rows."""
-        return all(part.curvature_is_constant for part, rows in self._parts() if len(rows))
+        return all(part.curvature_is_constant for part, rows in self.parts() if len(rows))
 
     @property
     def curvature_is_bounded(self) -> bool:  # type: ignore[override]
         """Whether that holds for every family that has rows."""
-        return all(part.curvature_is_bounded for part, rows in self._parts() if len(rows))
+        return all(part.curvature_is_bounded for part, rows in self.parts() if len(rows))
 
-    def __repr__(self) -> str:
-        parts = ", ".join(f"{len(rows)} rows of {part!r}" for part, rows in self._parts())
-        return f"Mixed({parts})"
+    def parts(self) -> list[tuple[Family, Array]]:
+        """Return each family with its rows."""
+        return [(part, np.flatnonzero(self.which == k)) for k, part in enumerate(self.families)]
+
+    def with_families(self, families: Iterable[Family]) -> Self:
+        """Return the same with other families, which rows have as before."""
+        chosen = copy(self)
+        chosen.families = tuple(families)
+        return chosen
 
     def check_size(self, size: int, what: str) -> None:
         """Raise unless there is a family for each of ``size`` variables."""
@@ -69,70 +75,50 @@ class Mixed(Family):
 
     def astype(self, dtype: np.dtype) -> Self:
         """Return the family with the parameters of all its parts in ``dtype``."""
-        return self._with([part.astype(dtype) for part in self.families], self.which)
+        return self.with_families(part.astype(dtype) for part in self.families)
 
     def take(self, variables: Array) -> Self:
         """Return the family of the chosen variables, each part with its own among them."""
+        chosen = super().take(variables)
+        chosen.which = self.which[variables]
         rank = np.empty(len(self.which), np.int64)
-        for _, rows in self._parts():
+        for _, rows in self.parts():
             rank[rows] = np.arange(len(rows))
-        chosen = self.which[variables]
-        parts = [part.take(rank[variables][chosen == k]) for k, part in enumerate(self.families)]
-        return self._with(parts, chosen)
-
-    @property
-    def differs_by_observation(self) -> bool:
-        """Whether that holds for any family."""
-        return any(part.differs_by_observation for part in self.families)
-
-    def take_observations(self, keep: Array) -> Self:
-        """Return the family with each part that of the chosen observations."""
-        return self._with([part.take_observations(keep) for part in self.families], self.which)
+        return chosen.with_families(part.take(rank[variables[rows]]) for part, rows in chosen.parts())
 
     def check_support(self, name: str, y: Array) -> None:
         """Raise if a value lies outside the support of its row's family."""
-        for part, rows in self._parts():
+        for part, rows in self.parts():
             part.check_support(f"{name} in the {part!r} rows", y[..., rows])
 
     def primitive(self, x: Array) -> Primitive:
         """Return the rows of each row's family."""
-        x = np.broadcast_arrays(x, np.empty(len(self.which)))[0]
-        found = (part.primitive(x[..., rows]) for part, rows in self._parts())
-        return Primitive(*map(self._joined, zip(*found, strict=True)))
+        return Primitive(*self._of_each(lambda part, own: part.rows(own), x))
 
     def sample(self, eta: Array, rng: np.random.Generator) -> Array:
         """Draw each row from its family."""
-        return self._join(lambda part, own: part.sample(own, rng), eta)
+        return self._of_each(lambda part, own: (part.sample(own, rng),), eta)[0]
 
     def cumulative(self, y: Array, eta: Array) -> Array:
         """Return ``P(Y <= y | eta)`` of each row's family."""
-        return self._join(lambda part, *own: part.cumulative(*own), y, eta)
+        return self._of_each(lambda part, *own: (part.cumulative(*own),), y, eta)[0]
 
     def quantile(self, p: Array, eta: Array) -> Array:
         """Return the smallest y with ``P(Y <= y | eta) >= p`` of each row's family."""
-        return self._join(lambda part, *own: part.quantile(*own), p, eta)
+        return self._of_each(lambda part, *own: (part.quantile(*own),), p, eta)[0]
 
-    def _rows(self) -> list[Array]:
-        return [np.flatnonzero(self.which == k) for k in range(len(self.families))]
+    def _of_each(self, compute: Callable[..., tuple[Array, ...]], *given: Array) -> list[Array]:
+        """Return what ``compute(part, *given)`` gives for each part and its own rows, in their places."""
+        wide = np.broadcast_arrays(*given, np.empty(len(self.which)))[:-1]
+        found = [compute(part, *(array[..., rows] for array in wide)) for part, rows in self.parts()]
+        joined = []
+        for fields in zip(*found, strict=True):
+            lead = np.broadcast_shapes(*(one.shape[:-1] for one in fields))
+            whole = np.empty((*lead, len(self.which)), fields[0].dtype)
+            for (_, rows), one in zip(self.parts(), fields, strict=True):
+                whole[..., rows] = one
+            joined.append(whole)
+        return joined
 
-    def _parts(self) -> list[tuple[Family, Array]]:
-        return list(zip(self.families, self._rows(), strict=True))
-
-    def _with(self, families: Sequence[Family], which: Array) -> Self:
-        # Not through __init__: a choice of rows may leave a part, or all, without any.
-        chosen = copy(self)
-        chosen.families, chosen.which = tuple(families), which
-        return chosen
-
-    def _join(self, compute: Callable[..., Array], *arrays: Array) -> Array:
-        """Return what ``compute(part, *arrays)`` gives for each part and its own rows, in their places."""
-        wide = np.broadcast_arrays(*arrays, np.empty(len(self.which)))[:-1]
-        return self._joined([compute(part, *(array[..., rows] for array in wide)) for part, rows in self._parts()])
-
-    def _joined(self, found: Sequence[Array]) -> Array:
-        """Return what was found for the rows of each part, in their places."""
-        lead = np.broadcast_shapes(*(one.shape[:-1] for one in found))
-        whole = np.empty((*lead, len(self.which)), found[0].dtype)
-        for rows, one in zip(self._rows(), found, strict=True):
-            whole[..., rows] = one
-        return whole
+    def _arguments(self) -> list[str]:
+        return [f"{len(rows)} rows of {part!r}" for part, rows in self.parts()]

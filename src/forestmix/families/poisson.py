@@ -10,9 +10,8 @@ import scipy
 
 from forestmix.arrays import Array
 from forestmix.errors import ArgumentError
-from forestmix.families.base import Family, refuse, smallest_count
+from forestmix.families.base import Family, float_type, refuse
 from forestmix.families.primitive import Kind, Primitive, primitive
-from forestmix.families.row_expectations import cast, float_type
 
 #: The largest eta whose draws fit in 64-bit integers, with room for the spread of a draw.
 _LARGEST_SAMPLED = 43.0
@@ -50,29 +49,12 @@ class Poisson(Family):
 
     def cumulative(self, y: Array, eta: Array) -> Array:
         """Return ``Q(y + 1, exp(eta))``, the regularised upper incomplete gamma function; 0 below 0."""
-        count, rate = np.floor(np.asarray(y, np.float64)), _rate(eta)
+        count = np.floor(np.asarray(y, np.float64))
+        with np.errstate(over="ignore"):
+            rate = np.exp(np.asarray(eta, np.float64))
         # A finite count keeps infinity minus infinity away; at 1e300 every finite rate is far on one side.
         value = np.where(count < 0, 0, _upper_gamma(np.clip(count, 0, 1e300) + 1, rate))
-        return cast(float_type(y, eta), value)[0]
-
-    def quantile(self, p: Array, eta: Array) -> Array:
-        """Return the smallest count with enough probability up to it, by bisection between Chernoff's bounds.
-
-        ``P(Y >= r + t) <= exp(-t^2 / (2 r + 2 t / 3))`` and ``P(Y <= r - t) <= exp(-t^2 / (2 r))`` at rate r.
-        """
-        rate = _rate(eta)
-        above, below = -np.log1p(np.negative(p, dtype=np.float64)), -np.log(np.asarray(p, np.float64))
-        with np.errstate(over="ignore", invalid="ignore"):
-            high = np.ceil(rate + above / 3 + np.sqrt(above**2 / 9 + 2 * above * rate)) + 1
-            low = np.floor(rate - np.sqrt(2 * below * rate)) - 2
-        low = np.where(np.isfinite(low), np.maximum(low, -1), -1)
-        return cast(float_type(p, eta), smallest_count(lambda y: self.cumulative(y, eta), p, low, high))[0]
-
-
-def _rate(eta: Array) -> Array:
-    """Return ``exp(eta)``, infinite where that overflows."""
-    with np.errstate(over="ignore"):
-        return np.exp(np.asarray(eta, np.float64))
+        return np.asarray(value, float_type(y, eta))
 
 
 def stirling_remainder(n: Array) -> Array:

@@ -16,9 +16,11 @@ A* the convex conjugate of A::
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import array_api_compat
 import numpy as np
 import numpy.typing as npt
 
@@ -54,3 +56,36 @@ def primitive(
     """Return rows with their numbers as arrays."""
     numbers = (np.asarray(part, np.float64) for part in (factor, shift, sign, target, best))
     return Primitive(np.asarray(kind, np.int8), *numbers)
+
+
+def of_each_kind(xp: Any, rows: Primitive, compute: Callable[..., tuple[Any, ...]], *given: Any) -> tuple[Any, ...]:
+    """Return what ``compute(xp, kind, rows, *given)`` gives for the rows of each kind, in the order of the rows."""
+    if rows.kind.ndim == 0:
+        return compute(xp, int(rows.kind), rows, *given)
+    where = {kind: np.flatnonzero(rows.kind == kind) for kind in np.unique(rows.kind).tolist() or [Kind.QUADRATIC]}
+    if len(where) == 1:
+        return compute(xp, *where, rows, *given)
+    found = []
+    for kind, places in where.items():
+        at = in_library_of(rows.factor, places)
+        own = Primitive(rows.kind, *(columns(xp, field, at) for field in rows[1:]))
+        found.append(compute(xp, kind, own, *(columns(xp, one, at) for one in given)))
+    order = in_library_of(rows.factor, np.argsort(np.concatenate(list(where.values()))))
+    sizes = [len(places) for places in where.values()]
+    return tuple(xp.take(_side_by_side(xp, field, sizes), order, axis=-1) for field in zip(*found, strict=True))
+
+
+def in_library_of(like: Any, places: Array) -> Any:
+    """Return positions in the library and on the device of an array."""
+    xp = array_api_compat.array_namespace(like)
+    return xp.asarray(places, dtype=xp.int32, device=array_api_compat.device(like))
+
+
+def columns(xp: Any, array: Any, places: Any) -> Any:
+    """Return the columns of some rows; what serves all rows stays as it is."""
+    return array if array.ndim == 0 or array.shape[-1] == 1 else xp.take(array, places, axis=-1)
+
+
+def _side_by_side(xp: Any, parts: tuple[Any, ...], sizes: list[int]) -> Any:
+    lead = np.broadcast_shapes(*(tuple(part.shape[:-1]) for part in parts))
+    return xp.concat([xp.broadcast_to(part, (*lead, size)) for part, size in zip(parts, sizes, strict=True)], axis=-1)

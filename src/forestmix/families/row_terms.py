@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy
 
+from forestmix.arrays import Array
 from forestmix.errors import ArgumentError
 from forestmix.families import expectations
-from forestmix.families.primitive import Kind, Primitive
+from forestmix.families.primitive import Kind, Primitive, of_each_kind
 
 
 class Terms(NamedTuple):
@@ -39,7 +40,8 @@ def quadratic(xp: Any, target: Any, m: Any, r: Any) -> Terms:
     At a target of 0 they are ``E A = (m^2 + r^2) / 2``, ``-m`` and 1 (paper, section 5.1).
     """
     residual = target - m
-    return Terms(0.5 * (residual * residual + r * r), residual, xp.ones_like(m[:1, ...]))
+    # One row serves a batch, since it does not depend on the observation.
+    return Terms(0.5 * (residual * residual + r * r), residual, xp.ones_like(m[:1, ...] if m.ndim > 1 else m))
 
 
 def exponential(xp: Any, target: Any, m: Any, r: Any) -> Terms:
@@ -87,100 +89,59 @@ def _part(xp: Any, f: Any, p: Any, log_p: Any) -> Any:
     return xp.where(near, f * (u - xp.log1p(u)), xp.where(some, f * (xp.log(safe) - log_p) + (p - f), p))
 
 
-@expectations.quiet
-def quadratic_gap(xp: Any, m: Any, wide: Any, narrow: Any) -> Any:
+def quadratic_gap(m: Array, wide: Array, narrow: Array) -> Array:
     """Return ``(wide^2 - narrow^2) / 2``, whatever the mean (paper, section 6)."""
-    return _at_least_zero(xp, 0.5 * _difference_of_squares(xp, wide, narrow)) + xp.zeros_like(m)
+    return 0.5 * _difference_of_squares(wide, narrow) + np.zeros_like(m)
 
 
 @expectations.quiet
-def exponential_gap(xp: Any, m: Any, wide: Any, narrow: Any) -> Any:
+def exponential_gap(m: Array, wide: Array, narrow: Array) -> Array:
     """Return ``exp(m + wide^2 / 2) (1 - exp(-(wide^2 - narrow^2) / 2))``; 0 for equal spreads at an infinite rate."""
-    share = -xp.expm1(-_at_least_zero(xp, 0.5 * _difference_of_squares(xp, wide, narrow)))
-    rate = expectations.exponential(xp, m, wide)
-    return xp.where(share > 0, rate, xp.zeros_like(rate)) * share
+    share = -np.expm1(-0.5 * _difference_of_squares(wide, narrow))
+    return np.where(share > 0, expectations.exponential(np, m, wide), 0.0) * share
 
 
 @expectations.quiet
-def softplus_gap(xp: Any, m: Any, wide: Any, narrow: Any) -> Any:
+def softplus_gap(m: Array, wide: Array, narrow: Array) -> Array:
     """Return ``(1/2) int E A''(m + sqrt(v) z) dv`` over ``narrow^2 < v < wide^2``.
 
     The integral keeps its digits where the spreads are close; elsewhere the difference does.
     """
-    m, wide, narrow = xp.broadcast_arrays(-xp.abs(m), wide, narrow)
-    low, length = narrow * narrow, _difference_of_squares(xp, wide, narrow)
-    difference = expectations.lower_softplus(xp, m, wide).excess - expectations.lower_softplus(xp, m, narrow).excess
-    total = xp.zeros_like(m)
-    for node, weight in zip(_NODES, _WEIGHTS, strict=True):
-        spread = xp.sqrt(_at_least_zero(xp, low + 0.5 * (1 + node) * length))
-        total = total + weight * expectations.lower_softplus(xp, m, spread).curvature
+    m, wide, narrow = np.broadcast_arrays(-np.abs(m), wide, narrow)
+    low, length = narrow * narrow, _difference_of_squares(wide, narrow)
+    difference = expectations.lower_softplus(np, m, wide).excess - expectations.lower_softplus(np, m, narrow).excess
+    spreads = [np.sqrt(low + 0.5 * (1 + node) * length) for node in _NODES]
+    total = sum(w * expectations.lower_softplus(np, m, s).curvature for w, s in zip(_WEIGHTS, spreads, strict=True))
     close = (length <= 0.25) | (length <= 0.01 * low)
-    return xp.where(length > 0, xp.where(close, 0.25 * length * total, difference), _at_least_zero(xp, length))
+    return np.where(length > 0, np.where(close, 0.25 * length * total, difference), length)
 
 
-def _difference_of_squares(xp: Any, wide: Any, narrow: Any) -> Any:
-    """Return ``wide^2 - narrow^2``, 0 for equal spreads also where they are infinite."""
-    return xp.where(wide == narrow, xp.zeros_like(wide * narrow), (wide - narrow) * (wide + narrow))
-
-
-def _at_least_zero(xp: Any, values: Any) -> Any:
-    """Return the positive part; a NaN stays one."""
-    return xp.where(values < 0, xp.zeros_like(values), values)
-
-
-def _no_slopes(xp: Any, m: Any, r: Any) -> tuple[Any, Any]:
-    """Return the derivatives of a curvature that is constant."""
-    return xp.zeros_like(m), xp.zeros_like(m)
-
-
-def _rates(xp: Any, m: Any, r: Any) -> tuple[Any, Any]:
-    """Return ``exp(m + r^2 / 2)`` twice."""
-    rate = expectations.exponential(xp, m, r)
-    return rate, rate
-
-
-def _softplus_slopes(xp: Any, m: Any, r: Any) -> tuple[Any, Any]:
-    """Return the derivatives of ``E A''`` in the mean, by central differences."""
-    low, here, high = (
-        expectations.lower_softplus(xp, -xp.abs(m + shift), r).curvature for shift in (-DIFFERENCE, 0.0, DIFFERENCE)
-    )
-    return (high - low) / (2 * DIFFERENCE), ((high - here) - (here - low)) / DIFFERENCE**2
+@expectations.quiet
+def _difference_of_squares(wide: Array, narrow: Array) -> Array:
+    """Return ``wide^2 - narrow^2``, at least 0; 0 for equal spreads also where they are infinite."""
+    return np.where(wide == narrow, 0.0, np.maximum((wide - narrow) * (wide + narrow), 0.0))
 
 
 class Formulas(NamedTuple):
     """What there is to know of a function A.
 
-    ``terms``: at a target, a mean and a spread; ``slopes``: ``E A'''`` and ``E A''''`` there; ``gap``:
-    ``E A(m + wide z) - E A(m + narrow z)``; ``derivatives``: A, A' and A'' themselves, and ``conjugate``: A*, both for
-    NumPy alone.
+    ``terms``: at a target, a mean and a spread, in arrays of any library. In those of NumPy, ``gap``:
+    ``E A(m + wide z) - E A(m + narrow z)``; ``derivatives``: A, A' and A'' themselves.
     """
 
     terms: Callable[[Any, Any, Any, Any], Terms]
-    slopes: Callable[[Any, Any, Any], tuple[Any, Any]]
-    gap: Callable[[Any, Any, Any, Any], Any]
-    derivatives: tuple[Callable[[Any], Any], ...]
-    conjugate: Callable[[Any], Any]
-
-
-def _logistic_slope(zeta: Any) -> Any:
-    """Return ``sigma(zeta) sigma(-zeta)``."""
-    return scipy.special.expit(zeta) * scipy.special.expit(-zeta)
+    gap: Callable[[Array, Array, Array], Array]
+    derivatives: tuple[Callable[[Array], Array], ...]
 
 
 _FORMULAS = {
-    Kind.QUADRATIC: Formulas(
-        quadratic, _no_slopes, quadratic_gap,
-        (lambda zeta: 0.5 * zeta * zeta, lambda zeta: zeta, np.ones_like), lambda t: 0.5 * t * t,
-    ),
-    Kind.EXPONENTIAL: Formulas(
-        exponential, _rates, exponential_gap,
-        (np.exp, np.exp, np.exp), lambda t: scipy.special.xlogy(t, t) - t,
-    ),
-    Kind.SOFTPLUS: Formulas(
-        softplus, _softplus_slopes, softplus_gap,
-        (lambda zeta: np.logaddexp(zeta, 0), lambda zeta: scipy.special.expit(zeta), _logistic_slope),
-        lambda t: scipy.special.xlogy(t, t) + scipy.special.xlogy(1 - t, 1 - t),
-    ),
+    Kind.QUADRATIC: Formulas(quadratic, quadratic_gap, (lambda zeta: 0.5 * zeta * zeta, np.asarray, np.ones_like)),
+    Kind.EXPONENTIAL: Formulas(exponential, exponential_gap, (np.exp, np.exp, np.exp)),
+    Kind.SOFTPLUS: Formulas(softplus, softplus_gap, (
+        lambda zeta: np.logaddexp(zeta, 0),
+        lambda zeta: scipy.special.expit(zeta),
+        lambda zeta: scipy.special.expit(zeta) * scipy.special.expit(-zeta),
+    )),
 }  # fmt: skip
 
 
@@ -199,6 +160,26 @@ def log_likelihood_terms(xp: Any, kind: int, rows: Primitive, eta: Any, spread: 
 
 
 def curvature_slopes(xp: Any, kind: int, rows: Primitive, eta: Any, spread: Any) -> tuple[Any, Any]:
-    """Return ``E a''' = sign factor E A'''`` and ``E a'''' = factor E A''''`` of rows of one kind."""
-    third, fourth = formulas_of(kind).slopes(xp, rows.sign * (eta - rows.shift), spread)
-    return rows.sign * rows.factor * third, rows.factor * fourth
+    """Return both derivatives of ``E a''`` in the mean, of rows of one kind, by central differences."""
+    low, here, high = (
+        log_likelihood_terms(xp, kind, rows, eta + shift, spread)[2] for shift in (-DIFFERENCE, 0.0, DIFFERENCE)
+    )
+    return (high - low) / (2 * DIFFERENCE), ((high - here) - (here - low)) / DIFFERENCE**2
+
+
+def gap(rows: Primitive, eta: Array, wide: Array, narrow: Array) -> Array:
+    """Return ``E a(eta + wide z) - E a(eta + narrow z)`` of rows, also for close spreads."""
+
+    def of_kind(xp: Any, kind: int, own: Primitive, eta: Array, wide: Array, narrow: Array) -> tuple[Array]:
+        return (own.factor * formulas_of(kind).gap(own.sign * (eta - own.shift), wide, narrow),)
+
+    return of_each_kind(np, rows, of_kind, eta, wide, narrow)[0]
+
+
+def log_partition(rows: Primitive, order: int, eta: Array) -> Array:
+    """Return ``a(eta)``, or its derivative of order 1 or 2, which is ``sign^order factor A^(order)(zeta)``."""
+
+    def of_kind(xp: Any, kind: int, own: Primitive, eta: Array) -> tuple[Array]:
+        return (own.factor * own.sign**order * formulas_of(kind).derivatives[order](own.sign * (eta - own.shift)),)
+
+    return of_each_kind(np, rows, of_kind, eta)[0]

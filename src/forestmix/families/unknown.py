@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from copy import copy
 from typing import Any
 
 import numpy as np
@@ -11,39 +10,31 @@ import numpy as np
 from forestmix.arrays import Array
 from forestmix.families.gaussian import Gaussian
 from forestmix.families.mixed import Mixed
-from forestmix.families.weighted import Weighted, weighted
 from forestmix.scales import FromData, Scale
 
 
 def scales_of(family: Any) -> tuple[Scale, ...]:
     """Return the unknown scales of a family, in order of first appearance."""
-    one = getattr(family, "unweighted", family)
-    if isinstance(one, Mixed):
-        return tuple(dict.fromkeys(scale for part in one.families for scale in scales_of(part)))
-    return one.places.unknowns if isinstance(one, Gaussian) and one.places is not None else ()
+    if isinstance(family, Mixed):
+        return tuple(dict.fromkeys(scale for part in family.families for scale in scales_of(part)))
+    return family.places.unknowns if isinstance(family, Gaussian) and family.places is not None else ()
 
 
 def variables_of(family: Any, scale: Scale, size: int) -> Array:
     """Return which of ``size`` variables have an unknown scale, as a mask."""
     found = np.zeros(size, bool)
-    if scale not in scales_of(family):
-        return found
-    one = family.unweighted
-    if not isinstance(one, Mixed):
-        return one.places.variables(scale, size)
-    for k, part in enumerate(one.families):
-        rows = np.flatnonzero(one.which == k)
-        found[rows] = variables_of(part, scale, len(rows))
+    part: Any
+    for part, rows in family.parts() if isinstance(family, Mixed) else [(family, np.arange(size))]:
+        if scale in scales_of(part):
+            found[rows] = part.places.variables(scale, len(rows))
     return found
 
 
 def with_scales(family: Any, values: Mapping[Scale, float]) -> Any:
     """Return the family with numbers in the place of its unknown scales."""
-
-    def known(part: Gaussian) -> Gaussian:
-        return part if part.places is None else part.with_sd(part.places.resolve(values))
-
-    return _with_gaussians(family, known) if scales_of(family) else family
+    return _with_gaussians(
+        family, lambda part: part if part.places is None else part.with_sd(part.places.resolve(values))
+    )
 
 
 def with_default_scale(family: Any) -> Any:
@@ -52,12 +43,6 @@ def with_default_scale(family: Any) -> Any:
 
 
 def _with_gaussians(family: Any, change: Callable[[Gaussian], Gaussian]) -> Any:
-    """Return the family with its Gaussian parts changed."""
-    if isinstance(family, Gaussian):
-        return change(family)
-    if isinstance(family, Weighted):
-        return weighted(_with_gaussians(family.unweighted, change), family.weight)
     if isinstance(family, Mixed):
-        family = copy(family)
-        family.families = tuple(_with_gaussians(part, change) for part in family.families)
-    return family
+        return family.with_families(_with_gaussians(part, change) for part in family.families)
+    return change(family) if isinstance(family, Gaussian) else family

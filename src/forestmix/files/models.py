@@ -13,17 +13,27 @@ from forestmix import scales
 from forestmix.arrays import host
 from forestmix.errors import ForestmixError
 from forestmix.families import Bernoulli, Binomial, Exponential, Gaussian, Laplace, Mixed, Poisson, SpikeSlab
-from forestmix.families.weighted import Weighted, WeightedGaussian
 from forestmix.files.codec import Codec, record, state
 from forestmix.latents import LATENTS, ArrayFactors, GaussianFactors
 from forestmix.model import DEF, Layer, Observations, Prior
 
 
-def _case_weights(kind: str, type_: type[Weighted] | type[WeightedGaussian]) -> Codec:
-    return Codec(
-        kind, type_, lambda one: {"family": one.unweighted, "weight": one.weight},
-        lambda given: type_(given["family"], given["weight"]),
-    )  # fmt: skip
+def _case_weights(kind: str) -> Codec:
+    """Return how files of older versions have rows with case weights, as a family of its own type."""
+    return Codec(kind, type(kind, (), {}), vars, lambda given: given["family"].weighted(given["weight"]))
+
+
+def _rows(codec: Codec) -> Codec:
+    """Return the codec of a family of rows, which may have case weights."""
+
+    def fields(one: Any) -> dict[str, Any]:
+        return {**codec.fields(one), "weight": one.weight} if np.ndim(one.weight) else codec.fields(one)
+
+    def build(given: dict[str, Any]) -> Any:
+        weight = given.pop("weight", 1.0)
+        return codec.build(given).weighted(weight)
+
+    return Codec(codec.kind, codec.type, fields, build)
 
 
 def _array_factors(factors: ArrayFactors) -> dict[str, Any]:
@@ -122,14 +132,13 @@ _OBSERVATIONS = ("x", "observed", "single", "labels")
 CODECS = (
     *(record(f"scale {one.__name__}", one, one.parameters) for one in SCALES),
     record("places of scales", scales.Places, ("unknowns", "which", "known")),
-    state("Gaussian", Gaussian, ("sd_left_out", "places", "sd")),
-    state("Bernoulli", Bernoulli, ()),
-    state("Poisson", Poisson, ()),
-    state("Binomial", Binomial, ("trials",)),
+    _rows(state("Gaussian", Gaussian, ("sd_left_out", "places", "sd"))),
+    _rows(state("Bernoulli", Bernoulli, ())),
+    _rows(state("Poisson", Poisson, ())),
+    _rows(state("Binomial", Binomial, ("trials",))),
+    _rows(record("Mixed", Mixed, ("families", "which"))),
     *(state(prior.__name__, prior, prior.parameters) for prior in (Exponential, Laplace, SpikeSlab)),
-    _case_weights("case weights of rows", Weighted),
-    _case_weights("case weights of Gaussian rows", WeightedGaussian),
-    record("Mixed", Mixed, ("families", "which")),
+    *map(_case_weights, ("case weights of rows", "case weights of Gaussian rows")),
     *map(_factors, LATENTS.values()),
     Codec("Gaussian factors of an array", ArrayFactors, _array_factors, lambda given: GaussianFactors(**given)),
     Codec("layer", Layer, _layer, _built_layer),

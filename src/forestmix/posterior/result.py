@@ -213,7 +213,7 @@ def _squared_residuals(result: Result) -> tuple[float, float]:
     """Return the sum of ``w_i ((x_i - m_i) / sd_i)^2`` over observed entries, and that of the case weights ``w_i``."""
     layer, data = result.model.layers[0], result.data
     mean: Array = np.atleast_2d(host(layer.weights.forward(result.layers[0].mean))) + layer.bias
-    residual = (data.x.astype(np.float64) - mean) / layer.family.sd  # type: ignore[attr-defined]
+    residual = (data.x.astype(np.float64) - mean) / layer.family.row_sd  # type: ignore[attr-defined]
     observed = np.ones(data.x.shape, bool) if data.observed is None else np.broadcast_to(data.observed, data.x.shape)
     cases = np.broadcast_to(layer.family.weight, data.x.shape)[observed]
     return float(np.sum(residual[observed] ** 2)), float(np.sum(cases))

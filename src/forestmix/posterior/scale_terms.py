@@ -18,7 +18,6 @@ import numpy as np
 from forestmix.arrays import Array
 from forestmix.errors import ForestmixError
 from forestmix.families.unknown import scales_of, variables_of
-from forestmix.families.weighted import CaseWeights
 from forestmix.model import DEF, Observations
 from forestmix.scales import FromData, Scale
 from forestmix.scales.from_data import weighted_sd
@@ -118,5 +117,4 @@ def scale_names(model: DEF) -> list[str]:
 
 def case_weights(model: DEF) -> Array:
     """Return the weight of each row of a model with one layer, (n,) or (N, n)."""
-    family = model.layers[0].family
-    return np.asarray(family.weight) if isinstance(family, CaseWeights) else np.ones(model.n_observed)
+    return model.layers[0].family.weight * np.ones(model.n_observed)

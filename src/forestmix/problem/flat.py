@@ -116,7 +116,11 @@ class Stacked:
         own = self.deep.layers[0].family
         sd = [np.broadcast_to(layer.family.sd, layer.size) for layer in self.deep.layers[1:]]  # type: ignore[attr-defined]
         latent, n = np.concatenate(sd), self.deep.n_observed
-        if type(own) is Gaussian:
-            return Gaussian(np.concatenate([np.broadcast_to(own.sd, n), latent]))
-        families, which = (own.families, own.which) if isinstance(own, Mixed) else ((own,), np.zeros(n, int))
-        return Mixed([*families, Gaussian(latent)], np.concatenate([which, np.full(len(latent), len(families))]))
+        once = np.ones((*np.shape(own.weight)[:-1], len(latent)))
+        weight = np.concatenate([own.weight * np.ones(n), once], axis=-1) if np.ndim(own.weight) else 1.0
+        if isinstance(own, Gaussian):
+            return Gaussian(np.concatenate([np.broadcast_to(own.sd, n), latent])).weighted(weight)
+        one = own.unweighted
+        families, which = (one.families, one.which) if isinstance(one, Mixed) else ((one,), np.zeros(n, int))
+        which = np.concatenate([which, np.full(len(latent), len(families))])
+        return Mixed([*families, Gaussian(latent)], which).weighted(weight)

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import scipy
 
 from forestmix.arrays import Array
-from forestmix.families.row_expectations import log_partition
+from forestmix.families.row_terms import log_partition
 from forestmix.latents import Batch, BernoulliFactors, Factors
 from forestmix.latents.poisson import grown
 from forestmix.model import Layer, Observations
@@ -119,7 +119,7 @@ class CountParents(Interface):
         entries = self.entries
         statistic = np.broadcast_to(self.layer.family.statistic(seen), (len(parents.mean), self.layer.size))
         statistic, there = statistic[:, entries.row], True if self.observed is None else self.observed[:, entries.row]
-        a = log_partition(self.family.without_data(entries.weight), 0)
+        a = partial(log_partition, self.family.without_data(entries.weight), 0)
 
         def table(values: Array) -> Array:
             columns = []

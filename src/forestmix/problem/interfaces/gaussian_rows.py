@@ -55,7 +55,7 @@ class GaussianRows(Interface):
     @property
     def kappa(self) -> Array:
         """``1 / sd_i^2``, 0 for a missing row: (N, n), or (1, n) where all observations share it."""
-        sd = np.atleast_2d(self.layer.family.sd).astype(np.float64)  # type: ignore[attr-defined]
+        sd = np.atleast_2d(self.layer.family.row_sd).astype(np.float64)  # type: ignore[attr-defined]
         return self.masked(np.broadcast_to(sd, (len(sd), self.layer.size)) ** -2.0)
 
     @cached_property

@@ -22,12 +22,13 @@ takes care of parents that are all but certain, in whose v there is next to no c
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from forestmix.arrays import Array
-from forestmix.families.row_expectations import log_partition
+from forestmix.families.row_terms import log_partition
 from forestmix.problem.backtracking import longest_step
 
 #: A step goes at most this share of the way to where an epsilon would be zero.
@@ -67,7 +68,7 @@ class RowSolver:
     def __init__(self, entries: Any, family: Any, probabilities: Array) -> None:
         self.entries, self.probabilities = entries, probabilities
         rows = family.without_data(entries.weight)
-        self.a, self.slope, self.curvature = (log_partition(rows, order) for order in range(3))
+        self.a, self.slope, self.curvature = (partial(log_partition, rows, order) for order in range(3))
         #: Values that no parent takes are not looked at; 0 always is, for a W without entries has no parents at all.
         self.values = np.flatnonzero(np.any(probabilities > 0, axis=(0, 1)) | (np.arange(probabilities.shape[2]) == 0))
 

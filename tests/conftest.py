@@ -15,7 +15,7 @@ AS_THEY_COME = {"engines", "files", "posterior", "regression", "scales"}
 def small_models_are_compiled(request):
     """Have the kernels run the small models of tests of behaviour, as they do the large ones of users."""
     with pytest.MonkeyPatch.context() as patch:
-        if not AS_THEY_COME & set(Path(request.path).parts):
+        if not AS_THEY_COME & set(Path(request.path).relative_to(Path(__file__).parent).parts):
             patch.setattr(choice, "SMALL", 0)
         yield
 

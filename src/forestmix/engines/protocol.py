@@ -127,12 +127,16 @@ class PriorMoments(NamedTuple):
 
 
 class SweepStart(NamedTuple):
-    """Where a sweep begins: a layer, its rows, factors q, the terms of the rows at q, and the latents' prior."""
+    """Where a sweep begins: a layer, its rows, factors q, the terms and spreads of the rows at q, and the prior.
+
+    The spreads, (N or 1, n), are those of the bound; nobody asks for them where curvature is constant.
+    """
 
     layer: Any
     rows: Any
     q: Moments
     terms: RowTerms
+    spread: Any
     prior: PriorMoments
 
 

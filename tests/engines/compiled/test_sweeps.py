@@ -7,10 +7,11 @@ from scipy import sparse
 import forestmix as fmx
 from forestmix.engines.compiled.engine import CompiledEngine
 from forestmix.engines.protocol import PriorMoments, Spread, SweepStart, Want
-from forestmix.engines.reference import ReferenceEngine
+from forestmix.engines.reference import ReferenceEngine, mean_field_spread
 from forestmix.engines.rows import expected_terms
 from forestmix.model import observations
 from forestmix.partition import Partition
+from forestmix.problem.grouped import Grouped
 from forestmix.weights import as_weights
 from support.engine_cases import GaussianFactors, families
 
@@ -81,10 +82,12 @@ def oracle(layer, W, seen, prior, groups, spread, k):
     return Oracle(layer, W, seen.take(np.array([k])), prior, groups, spread)
 
 
-def terms_of(layer, seen, q, spread=Spread.SQUARED):
+def start_of(layer, seen, q, prior, groups=None):
+    """Return where a sweep begins, with the spreads of the bound in groups; those of the ELBO for ``None``."""
     rows = ENGINE.observe(layer, seen)
-    spread = Spread.NONE if layer.family.curvature_is_constant else spread
-    return rows, ENGINE.statistics(layer, rows, q, Want.VALUE, spread)[1]
+    spread = mean_field_spread(layer.weights, q.sd) if groups is None else Grouped(layer.weights, groups).spread(q.sd)
+    want = Spread.NONE if layer.family.curvature_is_constant else spread
+    return SweepStart(layer, rows, q, ENGINE.statistics(layer, rows, q, Want.VALUE, want)[1], spread, prior)
 
 
 def compare(got, k, right, tolerance=1e-9):
@@ -100,14 +103,9 @@ def compare(got, k, right, tolerance=1e-9):
 def test_groups(family, kind, groups, spread, surrogate):
     layer, W, seen, q, prior = case(family, kind)
     lists = [list(group) for group in GROUPS[groups]]
-    rows, terms = terms_of(layer, seen, q)
-    got = ENGINE.sweep_groups(
-        SweepStart(layer, rows, q, terms, prior),
-        Partition.of("groups", lists, 7),
-        surrogate=surrogate,
-        safe=True,
-        spread=spread,
-    )
+    partition = Partition.of("groups", lists, 7)
+    start = start_of(layer, seen, q, prior, partition if spread is Spread.ABSOLUTE else None)
+    got = ENGINE.sweep_groups(start, partition, surrogate=surrogate, safe=True, spread=spread)
     for k in range(2):
         right, mean, sd = oracle(layer, W, seen, prior, lists, spread, k), q.mean[k], q.sd[k]
         for group in lists:
@@ -120,12 +118,10 @@ def test_steps_that_are_too_long_are_halved_where_that_is_asked_for():
     layer.bias = layer.bias - 4  # rates far too low, so that whole steps overshoot
     far = GaussianFactors(0.1 * q.mean, q.sd)
     lists = GROUPS["groups"]
-    rows, terms = terms_of(layer, seen, far)
+    start = start_of(layer, seen, far, prior)
     partition = Partition.of("groups", lists, 7)
     for safe in (True, False):
-        got = ENGINE.sweep_groups(
-            SweepStart(layer, rows, far, terms, prior), partition, surrogate=False, safe=safe, spread=Spread.SQUARED
-        )
+        got = ENGINE.sweep_groups(start, partition, surrogate=False, safe=safe, spread=Spread.SQUARED)
         right = oracle(layer, W, seen, prior, lists, Spread.SQUARED, 0)
         mean, sd, shares = far.mean[0], far.sd[0], []
         for group in lists:
@@ -136,15 +132,25 @@ def test_steps_that_are_too_long_are_halved_where_that_is_asked_for():
         assert any(shares)
 
 
+@pytest.mark.parametrize("family", ["gaussian", "bernoulli", "poisson"])
+@pytest.mark.parametrize("group", [[4], [0, 3, 5]])
+def test_groups_that_leave_some_latents_as_they_are(family, group):
+    """The spread of a row is that of all latents, whichever are updated."""
+    layer, W, seen, q, prior = case(family)
+    part = Partition.from_lists([np.array(group)])
+    start = start_of(layer, seen, q, prior)
+    got = ENGINE.sweep_groups(start, part, surrogate=False, safe=True, spread=Spread.SQUARED)
+    right = oracle(layer, W, seen, prior, [[j] for j in range(7)], Spread.SQUARED, 0)
+    compare(got, 0, right.update(group, q.mean[0], q.sd[0]))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("family", ["gaussian", "bernoulli", "mixed"])
 def test_synchronous_blocks_see_each_other_as_they_were(family, kind):
     layer, W, seen, q, prior = case(family, kind)
     lists = [[0, 3, 5], [1], [2, 4, 6]]
-    rows, terms = terms_of(layer, seen, q)
-    got = ENGINE.sweep_blocks(
-        SweepStart(layer, rows, q, terms, prior), Partition.of("blocks", lists, 7), synchronous=True
-    )
+    start = start_of(layer, seen, q, prior)
+    got = ENGINE.sweep_blocks(start, Partition.of("blocks", lists, 7), synchronous=True)
     ones = [[j] for j in range(7)]
     for k in range(2):
         right = oracle(layer, W, seen, prior, ones, Spread.SQUARED, k)
@@ -162,10 +168,8 @@ def test_unsynchronised_blocks_on_one_thread_are_a_sweep(family, monkeypatch):
     monkeypatch.setattr("forestmix.engines.compiled.threaded.threads", lambda entries: 1)
     layer, W, seen, q, prior = case(family)
     lists = [[0, 3, 5], [1], [2, 4, 6]]
-    rows, terms = terms_of(layer, seen, q)
-    got = ENGINE.sweep_blocks(
-        SweepStart(layer, rows, q, terms, prior), Partition.of("blocks", lists, 7), synchronous=False
-    )
+    start = start_of(layer, seen, q, prior)
+    got = ENGINE.sweep_blocks(start, Partition.of("blocks", lists, 7), synchronous=False)
     right = oracle(layer, W, seen, prior, [[j] for j in range(7)], Spread.SQUARED, 1)
     mean, sd = q.mean[1], q.sd[1]
     for j in np.concatenate(lists):
@@ -177,8 +181,8 @@ def test_unsynchronised_blocks_on_one_thread_are_a_sweep(family, monkeypatch):
 @pytest.mark.parametrize("family", ["gaussian", "poisson", "mixed"])
 def test_greedy_order(family, kind):
     layer, W, seen, q, prior = case(family, kind)
-    rows, terms = terms_of(layer, seen, q)
-    got = ENGINE.sweep_greedy(SweepStart(layer, rows, q, terms, prior), 9)
+    start = start_of(layer, seen, q, prior)
+    got = ENGINE.sweep_greedy(start, 9)
     for k in range(2):
         right = oracle(layer, W, seen, prior, [[j] for j in range(7)], Spread.SQUARED, k)
         mean, sd = q.mean[k], q.sd[k]
@@ -195,11 +199,9 @@ def test_greedy_order(family, kind):
 @pytest.mark.parametrize("family", ["gaussian", "bernoulli"])
 def test_single_precision_in_and_out(family):
     layer, W, seen, q, prior = case(family, "dense by rows", dtype=np.float32)
-    rows, terms = terms_of(layer, seen, q)
+    start = start_of(layer, seen, q, prior)
     partition = Partition.of("groups", GROUPS["one by one"], 7)
-    got = ENGINE.sweep_groups(
-        SweepStart(layer, rows, q, terms, prior), partition, surrogate=False, safe=True, spread=Spread.SQUARED
-    )
+    got = ENGINE.sweep_groups(start, partition, surrogate=False, safe=True, spread=Spread.SQUARED)
     assert got.mean.dtype == got.sd.dtype == np.float32
     right = oracle(layer, W, seen, prior, GROUPS["one by one"], Spread.SQUARED, 0)
     mean, sd = q.mean[0].astype(np.float64), q.sd[0].astype(np.float64)

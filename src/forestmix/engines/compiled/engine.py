@@ -14,18 +14,17 @@ import numpy as np
 
 from forestmix.arrays import Array
 from forestmix.engines.compiled import rows as row_kernels
-from forestmix.engines.compiled import sweeping, threaded
+from forestmix.engines.compiled import threaded
 from forestmix.engines.compiled.passes import has_pass, normal_pass, one_pass
 from forestmix.engines.compiled.products import products_of
 from forestmix.engines.compiled.rows import RowTable, quadratic_rows, row_table, terms_of_rows
 from forestmix.engines.compiled.softplus import WIDTH
-from forestmix.engines.compiled.sweeping import Sweep
+from forestmix.engines.compiled.sweeping import CoordinateSweeps
 from forestmix.engines.products import Products
-from forestmix.engines.protocol import Capability, Factors, Moments, RowTerms, Spread, Statistics, SweepStart, Want
+from forestmix.engines.protocol import Capability, Moments, RowTerms, Spread, Statistics, Want
 from forestmix.engines.reference import ReferenceEngine
 from forestmix.families.expectations import quiet
 from forestmix.model import Layer, Observations
-from forestmix.partition import Partition
 from forestmix.weights.base import Weights
 from forestmix.weights.storage import SparseStorage
 
@@ -36,7 +35,7 @@ _SPREADS = {
 }
 
 
-class CompiledEngine(ReferenceEngine):
+class CompiledEngine(CoordinateSweeps, ReferenceEngine):
     """Weights in NumPy's or SciPy's arrays, compiled by Numba; what is not one pass is as in the reference engine."""
 
     name = "compiled"
@@ -115,23 +114,6 @@ class CompiledEngine(ReferenceEngine):
             spreads=False, spread=row_kernels.NO_SPREAD, sums=1,
         )  # fmt: skip
         return -found.sums[:1], -2 * found.totals[:1]
-
-    @quiet
-    def sweep_groups(
-        self, start: SweepStart, groups: Partition, *, surrogate: bool, safe: bool, spread: Spread
-    ) -> Factors:
-        """Update the groups one after another, the members of each at once."""
-        return sweeping.sweep_groups(Sweep(start), groups, surrogate=surrogate, safe=safe, spread=spread)
-
-    @quiet
-    def sweep_blocks(self, start: SweepStart, blocks: Partition, *, synchronous: bool) -> Factors:
-        """Sweep the blocks on threads, each with the others as they were at the start, or as they are."""
-        return sweeping.sweep_blocks(Sweep(start), start.q.sd, blocks, synchronous=synchronous)
-
-    @quiet
-    def sweep_greedy(self, start: SweepStart, steps: int) -> Factors:
-        """Update ``steps`` times, for each observation, the latent whose exact update raises the ELBO most."""
-        return sweeping.sweep_greedy(Sweep(start), start.layer.weights.storage(), start.q.sd, steps)
 
 
 def _plain(layer: Layer, array: Any) -> Array:

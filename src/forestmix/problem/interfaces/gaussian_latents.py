@@ -315,4 +315,5 @@ class GaussianLatents(Interface):
     def sweep_start(self, at: RowsPoint) -> SweepStart:
         """Return where the engine's coordinate updates begin."""
         require(self.engine, Capability.SWEEP, "coordinate updates")
-        return SweepStart(self.layer, self.held, at.q, at.terms, self.prior)
+        spread = None if self.quadratic else self.row_spread(at.q.sd)
+        return SweepStart(self.layer, self.held, at.q, at.terms, spread, self.prior)

@@ -190,11 +190,11 @@ class GaussianRows(Interface):
         kappa = np.ascontiguousarray(np.broadcast_to(self.kappa, seen.shape))
         error = kappa * (seen - self.eta(parents))
         H, eta = (np.ascontiguousarray(np.broadcast_to(part, parents.mean.shape)) for part in (H, above.eta))
-        mean, compiled = parents.mean.copy(), _compiled_sweep(self.kind, above)
-        if compiled is not None:
-            (sweep, prior), arrays = compiled, [np.array(getattr(parents, name)) for name in parents._names()]
-            sweep(starts, rows, values, order, H, eta, mean, error, kappa, *arrays, *prior)
-            return self.kind(*arrays)
+        mean = parents.mean.copy()
+        if self.kind in (BernoulliFactors, SpikeSlabFactors):
+            own = [np.array(getattr(parents, name)) for name in parents._names()]
+            _sweep_spike_slab((starts, rows, values, order, H), eta, above.family, (mean, error, kappa), own)
+            return self.kind(*own)
         for j in order:
             part = slice(starts[j], starts[j + 1])
             h = H[:, j] * mean[:, j] + error[:, rows[part]] @ values[part]
@@ -211,15 +211,16 @@ class GaussianRows(Interface):
         return self.majorant(self.kappa, sd)
 
 
-def _compiled_sweep(kind: type[Factors], above: Above) -> tuple[Any, list[Array]] | None:
-    """Return the compiled sweep of a family and the prior's parameters that it takes; ``None`` if there is none."""
-    from forestmix.engines.compiled import latents as kernels
+def _sweep_spike_slab(
+    W: tuple[Array, ...], eta: Array, family: Any, state: tuple[Array, ...], own: list[Array]
+) -> None:
+    """Update ``own``, the parameters of q: the logit, and of a spike and slab also mean and sd of the slab."""
+    from forestmix.engines.compiled.latents import sweep_spike_slab
 
-    if kind is BernoulliFactors:
-        return kernels.sweep_bernoulli, []
-    if kind is SpikeSlabFactors:
-        m, family = above.eta.shape[1], above.family
-        logit = scipy.special.logit(family.inclusion.astype(np.float64))
-        parameters = (logit, family.sd.astype(np.float64))
-        return kernels.sweep_spike_slab, [np.broadcast_to(part, m).copy() for part in parameters]
-    return None
+    if len(own) > 1:
+        logit = np.array(np.broadcast_to(scipy.special.logit(family.inclusion.astype(np.float64)), eta.shape))
+        sd = np.array(np.broadcast_to(family.sd, eta.shape[1:]), np.float64)
+        sweep_spike_slab(*W, logit, eta, sd, *state, *own)
+    else:  # binary: the slab is at 1 and has no spread
+        one = np.ones_like(eta)
+        sweep_spike_slab(*W, eta, one, np.zeros(eta.shape[1]), *state, *own, one.copy(), one.copy())

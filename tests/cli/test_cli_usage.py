@@ -117,7 +117,7 @@ def test_data_verify_fails_for_what_is_absent(cache):
 
 def test_data_verify_tells_damage(cache):
     cache.mkdir()
-    (cache / "mnist.npz").write_bytes(b"not an archive")
+    (cache / "mnist.bin").write_bytes(b"not an archive")
     result = forestmix("data", "verify", "mnist")
     assert result.exit_code == 1
     assert "damaged" in result.output
@@ -134,7 +134,7 @@ def test_data_fetch_from_a_folder_without_the_files_is_an_error(cache, tmp_path)
     result = forestmix("data", "fetch", "mnist", "--from", tmp_path)
     assert result.exit_code == 2
     assert result.output.splitlines()[-1].startswith("Error: ")
-    assert not (cache / "mnist.npz").exists()
+    assert not (cache / "mnist.bin").exists()
 
 
 def test_settings_keep_the_order_of_the_paper():

@@ -146,7 +146,8 @@ def test_any_damage_in_the_cache_is_told_and_repaired(tiny_mnist, source, cache)
         state = verify("mnist").state
         try:
             images = load_mnist().images
-            assert state is State.CORRUPT or np.array_equal(images, tiny_mnist.arrays["train_images"])
+            assert state is State.PRESENT
+            assert np.array_equal(images, tiny_mnist.arrays["train_images"])
         except ForestmixError:
             assert state is State.CORRUPT
     fetch("mnist", source)
@@ -155,13 +156,13 @@ def test_any_damage_in_the_cache_is_told_and_repaired(tiny_mnist, source, cache)
 
 def test_archives_made_to_do_harm(source, cache, tmp_path):
     cache.mkdir()
-    path, harm = cache / "mnist.npz", tmp_path / "harm"
+    path, harm = cache / "mnist.bin", tmp_path / "harm"
     made = archives(harm)
     for name, data in made.items():
         path.write_bytes(data)
         with little_memory():
             results = [CliRunner().invoke(app, ["data", *words]) for words in (["list"], ["verify", "mnist"])]
-            with pytest.raises(ForestmixError, match=r"mnist\.npz is damaged"):
+            with pytest.raises(ForestmixError, match=r"mnist\.bin is damaged"):
                 load_mnist()
         assert [result.exit_code for result in results] == [0, 1], (name, results)
         repaired = CliRunner().invoke(app, ["data", "fetch", "mnist", "--from", str(source)])
@@ -172,27 +173,29 @@ def test_archives_made_to_do_harm(source, cache, tmp_path):
 
 def test_experiments_on_damaged_data_say_how_to_mend_it(cache, tmp_path):
     cache.mkdir()
-    (cache / "mnist.npz").write_bytes(archive(npy("{1: 2, 'a': 3}")))
+    (cache / "mnist.bin").write_bytes(archive(npy("{1: 2, 'a': 3}")))
     result = CliRunner().invoke(app, ["reproduce", "fig2a", "--full", "--out", str(tmp_path / "out")])
     assert result.exit_code == 2
     assert result.output.splitlines()[-1].endswith("Run: forestmix data fetch mnist")
 
 
-def test_what_is_not_a_file_is_damaged(cache, monkeypatch):
-    (cache / "mnist.npz").mkdir(parents=True)
+def test_what_is_not_a_file_of_the_right_length_is_damaged(cache):
+    (cache / "mnist.bin").mkdir(parents=True)
     assert verify("mnist").state is State.CORRUPT
-    (cache / "mnist.npz").rmdir()
-    os.mkfifo(cache / "mnist.npz")  # to open one would wait for ever
+    (cache / "mnist.bin").rmdir()
+    os.mkfifo(cache / "mnist.bin")  # to open one would wait for ever
     assert verify("mnist").state is State.CORRUPT
-    monkeypatch.setattr("forestmix.data.cache.LARGEST_ARCHIVE", 10)
-    (cache / "cifar10.npz").write_bytes(bytes(11))
-    assert verify("cifar10").state is State.CORRUPT
+    with (cache / "cifar10.bin").open("wb") as file:
+        file.truncate(2**40)  # which takes no room, and would be all of the memory
+    with little_memory():
+        assert verify("cifar10").state is State.CORRUPT
 
 
-def test_arrays_that_do_not_fit_together_are_damaged(tiny_mnist, cache):
+def test_arrays_in_another_order_are_damaged(tiny_mnist, cache):
     cache.mkdir()
-    np.savez(cache / "mnist.npz", **{name: array.ravel() for name, array in tiny_mnist.arrays.items()})
-    with pytest.raises(ForestmixError, match=r"do not fit together.*Run: forestmix data fetch mnist"):
+    content = b"".join(tiny_mnist.arrays[name].tobytes() for name in reversed(ARRAY_NAMES))
+    (cache / "mnist.bin").write_bytes(content)
+    with pytest.raises(ForestmixError, match=r"mnist\.bin is damaged.*checksum.*Run: forestmix data fetch mnist"):
         load_mnist()
 
 

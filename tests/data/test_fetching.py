@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import shutil
 from dataclasses import replace
@@ -25,6 +26,7 @@ from forestmix.data import (
 )
 from forestmix.data import cache as cache_module
 from forestmix.data.cache import checksum
+from forestmix.data.formats import ARRAY_NAMES
 from forestmix.errors import ArgumentError, ForestmixError
 
 
@@ -40,8 +42,8 @@ def names_in(directory):
 def test_fetched_data_loads(tiny_mnist, source, cache):
     messages = []
     path = fetch("mnist", source, progress=messages.append)
-    assert path == cache / "mnist.npz"
-    assert names_in(cache) == ["mnist.npz"]
+    assert path == cache / "mnist.bin"
+    assert names_in(cache) == ["mnist.bin"]
     assert [message.split()[0] for message in messages] == ["reading", "stored"]
     for split in ("train", "test"):
         found = load_mnist(split)
@@ -66,9 +68,9 @@ def test_states(tiny_mnist, source, cache):
         "mnist": "present",
         "cifar10": "absent",
     }
-    path.write_bytes(path.read_bytes()[:-100])
+    path.write_bytes(path.read_bytes()[:-10])
     assert verify("mnist").state is State.CORRUPT
-    with pytest.raises(ForestmixError, match=r"mnist\.npz is damaged.*Run: forestmix data fetch mnist"):
+    with pytest.raises(ForestmixError, match=r"mnist\.bin is damaged.*Run: forestmix data fetch mnist"):
         load_mnist()
     fetch("mnist", source)
     assert verify("mnist").state is State.PRESENT
@@ -78,25 +80,28 @@ def test_other_arrays_in_the_cache_are_corrupt(tiny_mnist, cache):
     cache.mkdir()
     changed = {name: array.copy() for name, array in tiny_mnist.arrays.items()}
     changed["test_labels"][0] ^= 1
-    np.savez(cache / "mnist.npz", **changed)
+    cache_module.write_arrays(cache / "mnist.bin", changed)
     assert verify("mnist").state is State.CORRUPT
-
-
-def test_pickled_arrays_in_the_cache_are_refused(tiny_mnist, cache):
-    cache.mkdir()
-    pickled = {name: np.array([{}], dtype=object) for name in tiny_mnist.arrays}
-    np.savez(cache / "mnist.npz", **pickled)
-    assert verify("mnist").state is State.CORRUPT
-    with pytest.raises(ForestmixError, match="damaged"):
+    with pytest.raises(ForestmixError, match=r"mnist\.bin is damaged .*checksum.*Run: forestmix data fetch mnist"):
         load_mnist()
+
+
+def test_archives_of_earlier_versions_and_pickles_are_refused(tiny_mnist, cache):
+    cache.mkdir()
+    for content in (tiny_mnist.arrays, {name: np.array([{}], dtype=object) for name in tiny_mnist.arrays}):
+        with (cache / "mnist.bin").open("wb") as file:
+            np.savez(file, **content)
+        assert verify("mnist").state is State.CORRUPT
+        with pytest.raises(ForestmixError, match="damaged"):
+            load_mnist()
 
 
 def test_present_data_is_not_fetched_again(source, cache):
     fetch("mnist", source)
     shutil.rmtree(source)
     messages = []
-    assert fetch("mnist", source, progress=messages.append) == cache / "mnist.npz"
-    assert messages == [f"mnist is in {cache / 'mnist.npz'} already"]
+    assert fetch("mnist", source, progress=messages.append) == cache / "mnist.bin"
+    assert messages == [f"mnist is in {cache / 'mnist.bin'} already"]
 
 
 def test_source_with_other_content_is_not_stored(tiny_mnist, source, cache):
@@ -110,24 +115,26 @@ def test_source_with_other_content_is_not_stored(tiny_mnist, source, cache):
 
 
 def test_nothing_is_left_when_writing_fails(source, cache, monkeypatch):
-    def fail(file, **arrays):
-        file.write(b"half")
-        raise OSError("no space left on device")
+    class Full(io.FileIO):
+        def write(self, data):
+            super().write(bytes(data)[:4])
+            raise OSError("no space left on device")
 
-    monkeypatch.setattr(np, "savez", fail)
+    real = Path.open
+    monkeypatch.setattr(Path, "open", lambda self, mode: Full(self, "x") if mode == "xb" else real(self, mode))
     with pytest.raises(ForestmixError, match=r"cannot write to .*no space left.*FORESTMIX_DATA"):
         fetch("mnist", source)
     assert names_in(cache) == []
 
 
-def test_archive_appears_in_one_step(tiny_mnist, tmp_path, monkeypatch):
-    path = tmp_path / "set.npz"
+def test_the_file_appears_in_one_step(tiny_mnist, tmp_path, monkeypatch):
+    path = tmp_path / "set.bin"
     moved = []
 
     def replace_file(partial, target):
         assert not path.exists()
-        with np.load(partial) as archive:  # whole before it is moved
-            assert set(archive.files) == set(tiny_mnist.arrays)
+        expected = b"".join(tiny_mnist.arrays[name].tobytes() for name in ARRAY_NAMES)
+        assert Path(partial).read_bytes() == expected  # whole before it is moved
         moved.append(target)
         Path(partial).rename(target)
 
@@ -212,7 +219,7 @@ def test_download_tries_each_address_and_leaves_only_the_archive(served, tiny_mn
     fetch("mnist", progress=messages.append)
     assert messages[0] == "downloading train-images-idx3-ubyte.gz (9.9 MB)"
     assert asked == [address for file in registry.MNIST.files for address in file.addresses]
-    assert names_in(cache) == ["mnist.npz"]
+    assert names_in(cache) == ["mnist.bin"]
     assert verify("mnist").state is State.PRESENT
 
 

@@ -172,8 +172,8 @@ def _run(settings: Settings, out: Path) -> bool:
     from forestmix.report import write_report
 
     prepare_folder(out)  # before the work, which would be lost
-    with experiment_bars() as meter:
-        outcome = run_experiments(settings, meter)
+    with experiment_bars() as bar:
+        outcome = run_experiments(settings, bar)
     write_outcome(out, outcome)
     show_outcome(outcome, write_report(out, outcome))
     return outcome.held

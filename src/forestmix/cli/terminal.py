@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -22,38 +23,25 @@ from rich.text import Text
 
 from forestmix.cli.show import show_line, show_rows
 from forestmix.data import DatasetStatus
-from forestmix.paper import Meter, Outcome
+from forestmix.paper import Outcome
 from forestmix.paper.claims import GAPS, cost_table
 from forestmix.paper.output import summary_table
-
-
-class BarMeter(Meter):
-    """A bar for each experiment, on standard error."""
-
-    def __init__(self, progress: Progress) -> None:
-        self.progress = progress
-        self.task, self.total = TaskID(0), 0
-
-    def begin(self, title: str, total: int) -> None:
-        """Start a bar."""
-        self.task, self.total = self.progress.add_task(title, total=total), total
-
-    def advance(self, amount: float = 1) -> None:
-        """Move the bar on."""
-        self.progress.advance(self.task, amount)
-
-    def end(self) -> None:
-        """Fill the bar."""
-        self.progress.update(self.task, completed=self.total)
+from forestmix.paper.settings import Bar
 
 
 @contextmanager
-def experiment_bars() -> Iterator[BarMeter]:
-    """Show a bar for each experiment within a ``with`` block."""
+def experiment_bars() -> Iterator[Bar]:
+    """Show a bar for each experiment within a ``with`` block, on standard error."""
     columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn()
     console = Console(stderr=True)
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        yield BarMeter(progress)
+
+        @contextmanager
+        def bar(title: str, total: float) -> Iterator[Callable[[float], object]]:
+            task = progress.add_task(title, total=total)
+            yield partial(progress.advance, task)
+
+        yield bar
 
 
 class DownloadBar:

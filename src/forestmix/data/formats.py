@@ -12,7 +12,6 @@ import math
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,23 +33,6 @@ CIFAR_PIXELS = CIFAR_SIDE * CIFAR_SIDE
 CLASSES = 10
 # A PNG begins so, and goes on with width and height; then 8 bits for each of three colours.
 PNG_START, PNG_COLOURS = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", b"\x08\x02"
-
-
-class BoundedReads:
-    """A file that is never read by more than ``largest`` bytes at once, whatever the lengths in it say."""
-
-    def __init__(self, file: Any, largest: int) -> None:
-        self.file, self.largest = file, largest
-
-    def read(self, size: int = -1) -> bytes:
-        """Read so many bytes, or all that are left, if they are not too many."""
-        content: bytes = self.file.read(self.largest + 1 if size < 0 else min(size, self.largest + 1))
-        if len(content) > self.largest:
-            raise OSError(f"a part of it has more than {self.largest} bytes")
-        return content
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.file, name)
 
 
 def damaged(name: str, found: str, right: str) -> ForestmixError:

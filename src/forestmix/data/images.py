@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from forestmix.checks import is_number, one_of
 from forestmix.data.cache import cache_path, read_arrays
+from forestmix.data.registry import find_dataset
 from forestmix.errors import ArgumentError, ForestmixError, MissingExtraError
 
 SPLITS = ("train", "test")
@@ -82,11 +83,10 @@ def _load_fetched(name: str, split: str) -> Images:
     if not os.path.exists(path):
         raise ForestmixError(f"{name} has not been fetched: {path} does not exist. Run: forestmix data fetch {name}")
     try:
-        images, labels = read_arrays(path, (f"{split}_images", f"{split}_labels")).values()
+        arrays = read_arrays(find_dataset(name))
     except ForestmixError as error:
         raise ForestmixError(f"{error}. Run: forestmix data fetch {name}") from error
-    if images.ndim < 3 or labels.shape != images.shape[:1]:
-        raise ForestmixError(f"{path} is damaged: its arrays do not fit together. Run: forestmix data fetch {name}")
+    images, labels = arrays[f"{split}_images"], arrays[f"{split}_labels"]
     return Images(images, labels, np.arange(len(labels), dtype=np.int64))
 
 

@@ -22,6 +22,7 @@ class RemoteFile:
 class Dataset:
     """A data set. ``checksum`` is the SHA-256 of its decoded arrays, so it is the same from every source.
 
+    ``train`` and ``test`` are the numbers of images, and ``image`` the shape of one.
     ``archives`` are names of tarballs that a local directory may hold; ``advice`` ends the error for a source
     that holds no known layout.
     """
@@ -30,11 +31,19 @@ class Dataset:
     title: str
     licence: str
     citation: str
+    train: int
+    test: int
+    image: tuple[int, ...]
     files: tuple[RemoteFile, ...]
     layouts: tuple[Layout, ...]
     archives: tuple[str, ...]
     checksum: str
     advice: str = ""
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """The shapes of the arrays, in the order of ``ARRAY_NAMES``."""
+        return (self.train, *self.image), (self.train,), (self.test, *self.image), (self.test,)
 
     @property
     def download_bytes(self) -> int:
@@ -55,6 +64,9 @@ MNIST = Dataset(
     title="MNIST: 60,000 + 10,000 handwritten digits, 28 x 28 in grey",
     licence="CC BY-SA 3.0",
     citation="Y. LeCun, C. Cortes and C. J. C. Burges, The MNIST database of handwritten digits",
+    train=60_000,
+    test=10_000,
+    image=(28, 28),
     files=(
         _mnist_file("train-images-idx3-ubyte.gz", "f68b3c2dcbeaaa9fbdd348bbdeb94873", 9_912_422),
         _mnist_file("train-labels-idx1-ubyte.gz", "d53e105ee54ea40749a09fcbcd1e9432", 28_881),
@@ -71,6 +83,9 @@ CIFAR10 = Dataset(
     title="CIFAR-10: 50,000 + 10,000 photographs in ten classes, 32 x 32 in colour",
     licence="no formal licence; the maker asks to be cited",
     citation="A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009",
+    train=50_000,
+    test=10_000,
+    image=(32, 32, 3),
     files=(
         RemoteFile(
             "cifar-10-binary.tar.gz",

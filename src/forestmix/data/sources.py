@@ -8,12 +8,29 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from forestmix.data.formats import FOLDERS, LARGEST_MEMBER, Arrays, BoundedReads, damaged
+from forestmix.data.formats import FOLDERS, LARGEST_MEMBER, Arrays, damaged
 from forestmix.data.registry import Dataset
 from forestmix.errors import ArgumentError, ForestmixError
 
 # Of a tarball, unpacked. Those of either data set have less than half of the bytes, and some dozen members.
 LARGEST_TARBALL, MOST_MEMBERS = 512 * 1024 * 1024, 1000
+
+
+class BoundedReads:
+    """A file that is never read by more than ``largest`` bytes at once, whatever the lengths in it say."""
+
+    def __init__(self, file: Any, largest: int) -> None:
+        self.file, self.largest = file, largest
+
+    def read(self, size: int = -1) -> bytes:
+        """Read so many bytes, or all that are left, if they are not too many."""
+        content: bytes = self.file.read(self.largest + 1 if size < 0 else min(size, self.largest + 1))
+        if len(content) > self.largest:
+            raise OSError(f"a part of it has more than {self.largest} bytes")
+        return content
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.file, name)
 
 
 def read_source(dataset: Dataset, source: Path) -> Arrays:

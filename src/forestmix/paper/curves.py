@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,12 +11,13 @@ import numpy as np
 
 import forestmix as fmx
 from forestmix.paper.problems import Floats, RidgeProblem
-from forestmix.paper.settings import Meter
 
 #: So tight that nothing stops before its last iteration, unless it cannot move any more.
 TOLERANCE = 1e-15
 #: About how many points of a long run are drawn and tabulated: all of the beginning, then ever fewer.
 THINNED_ROWS = 120
+
+Advance = Callable[[float], object]
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,55 +48,49 @@ class Panel:
     curves: tuple[Curve, ...]
 
 
-class Recorder:
-    """A callback that records the objective. Its own time is taken off the run's."""
-
-    def __init__(self, problem: RidgeProblem, meter: Meter, target: float = 0.0) -> None:
-        self.problem, self.meter, self.target = problem, meter, target
-        self.rows: list[tuple[int, float, float, Floats]] = []
-        self.spent = 0.0
-
-    def __call__(self, now: fmx.Iteration) -> bool:
-        """Record one iteration; stop once every image is within the target gap."""
-        began = time.perf_counter()
-        loss = self.problem.loss(now.mean)
-        advance = now.sweeps if not self.rows else now.sweeps - self.rows[-1][1]
-        self.rows.append((now.step, now.sweeps, now.seconds - self.spent, loss))
-        self.meter.advance(advance if self.target else float(bool(now.iteration)))
-        done = bool(self.target) and bool(np.all(self.problem.gap(loss) <= self.target))
-        self.spent += time.perf_counter() - began
-        return done
-
-    def curve(self, label: str) -> Curve:
-        """Return what was recorded."""
-        step, sweeps, seconds, loss = (np.array(column) for column in zip(*self.rows, strict=True))
-        draw = self.problem.draw
-        gap = self.problem.gap(loss)
-        return Curve(label, draw.seed, draw.names, step, sweeps, seconds, loss, gap, self.problem.optimum)
-
-
-def run_steps(problem: RidgeProblem, label: str, algorithm: Any, steps: int, meter: Meter) -> Curve:
+def run_steps(problem: RidgeProblem, label: str, algorithm: Any, steps: int, advance: Advance) -> Curve:
     """Run an algorithm whose iteration is one parallel step, and record every step.
 
     A run that converges before its last step keeps its last value.
     """
-    recorder = Recorder(problem, meter)
-    fmx.infer(problem.model, problem.draw.x, algorithm, tol=TOLERANCE, max_iter=steps, callback=recorder)
-    missing = steps + 1 - len(recorder.rows)
-    meter.advance(missing)
-    last = recorder.rows[-1]
-    recorder.rows += [(last[0] + extra + 1, *last[1:]) for extra in range(missing)]
-    return recorder.curve(label)
+    rows = _recorded(problem, algorithm, steps, advance)
+    last, missing = rows[-1], steps + 1 - len(rows)
+    return _curve(problem, label, rows + [(last[0] + extra + 1, *last[1:]) for extra in range(missing)])
 
 
-def run_race(problem: RidgeProblem, label: str, algorithm: Any, sweeps: int, target: float, meter: Meter) -> Curve:
+def run_race(problem: RidgeProblem, label: str, algorithm: Any, sweeps: int, target: float, advance: Advance) -> Curve:
     """Run an algorithm whose iteration is one sweep, to a target gap or for so many sweeps, with honest times."""
     # Once before the clock starts, so that compiling the kernels is not counted.
     fmx.infer(problem.model, problem.draw.x, algorithm, tol=TOLERANCE, max_iter=1)
-    recorder = Recorder(problem, meter, target)
-    fmx.infer(problem.model, problem.draw.x, algorithm, tol=TOLERANCE, max_iter=sweeps, callback=recorder)
-    meter.advance(sweeps - recorder.rows[-1][1])
-    return recorder.curve(label)
+    return _curve(problem, label, _recorded(problem, algorithm, sweeps, advance, target))
+
+
+def _recorded(
+    problem: RidgeProblem, algorithm: Any, iterations: int, advance: Advance, target: float = -1.0
+) -> list[tuple[int, float, float, Floats]]:
+    """Return step, sweeps, seconds and losses from the start on, until every image is within the target gap."""
+    rows: list[tuple[int, float, float, Floats]] = []
+    spent = 0.0  # by this function itself, which is taken off the time of the run
+
+    def record(now: fmx.Iteration) -> bool:
+        nonlocal spent
+        began = time.perf_counter()
+        loss = problem.loss(now.mean)
+        rows.append((now.step, now.sweeps, now.seconds - spent, loss))
+        advance(1 if now.iteration else 0)
+        done = bool(np.all(problem.gap(loss) <= target))
+        spent += time.perf_counter() - began
+        return done
+
+    fmx.infer(problem.model, problem.draw.x, algorithm, tol=TOLERANCE, max_iter=iterations, callback=record)
+    advance(iterations + 1 - len(rows))
+    return rows
+
+
+def _curve(problem: RidgeProblem, label: str, rows: Sequence[tuple[int, float, float, Floats]]) -> Curve:
+    step, sweeps, seconds, loss = (np.array(column) for column in zip(*rows, strict=True))
+    draw = problem.draw
+    return Curve(label, draw.seed, draw.names, step, sweeps, seconds, loss, problem.gap(loss), problem.optimum)
 
 
 def labels(curves: Iterable[Curve]) -> list[str]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 import forestmix as fmx
-from forestmix.paper.curves import Curve, Panel, run_race, run_steps
+from forestmix.paper.curves import Panel, run_race, run_steps
 from forestmix.paper.problems import (
     Draw,
     RidgeProblem,
@@ -22,7 +22,7 @@ from forestmix.paper.problems import (
     region_problem,
     window_problem,
 )
-from forestmix.paper.settings import Meter, Settings
+from forestmix.paper.settings import Bar, Settings, no_bar
 
 SIDES = (1, 3, 7, 15)
 WIDTHS = (3, 5, 7)
@@ -34,38 +34,44 @@ def paper_algorithm() -> fmx.ForestMixture:
     return fmx.ForestMixture(objective="fm", accelerate=False)
 
 
-def run_panel(name: str, settings: Settings, meter: Meter | None = None) -> Panel:
+def run_panel(name: str, settings: Settings, bar: Bar = no_bar) -> Panel:
     """Run one experiment of Figure 2."""
-    experiment, draw, title, curves = _EXPERIMENTS[name]
-    meter = meter or Meter()
-    meter.begin(f"Figure {name[3:]}: {title}", curves * settings.iterations * settings.repeats)
-    draws = draw_all(draw, settings.seeds, settings.images, settings.full)
-    done = tuple(curve for images in draws for curve in experiment(images, settings.iterations, meter))
-    meter.end()
-    return Panel(name, title, done)
+    contenders, draw, title = _EXPERIMENTS[name]
+    draws, steps = draw_all(draw, settings.seeds, settings.images, settings.full), settings.iterations
+    with bar(f"Figure {name[3:]}: {title}", len(contenders(draws[0])) * steps * len(draws)) as advance:
+        curves = tuple(
+            run_steps(problem, label, algorithm, steps, advance)
+            for images in draws
+            for label, (problem, algorithm) in contenders(images).items()
+        )
+    return Panel(name, title, curves)
 
 
-def _windows(draw: Draw, steps: int, meter: Meter) -> list[Curve]:
-    return [run_steps(window_problem(draw, side), f"s = {side}", paper_algorithm(), steps, meter) for side in SIDES]
+#: What is run, by label.
+Contenders = dict[str, tuple[RidgeProblem, object]]
 
 
-def _kernels(draw: Draw, steps: int, meter: Meter) -> list[Curve]:
-    return [run_steps(kernel_problem(draw, k), f"k = {k}", paper_algorithm(), steps, meter) for k in WIDTHS]
+def _windows(draw: Draw) -> Contenders:
+    return {f"s = {side}": (window_problem(draw, side), paper_algorithm()) for side in SIDES}
 
 
-def _regions(draw: Draw, steps: int, meter: Meter) -> list[Curve]:
+def _kernels(draw: Draw) -> Contenders:
+    return {f"k = {width}": (kernel_problem(draw, width), paper_algorithm()) for width in WIDTHS}
+
+
+def _regions(draw: Draw) -> Contenders:
     problem = region_problem(draw)
     algorithms: dict[str, object] = {f"CAVI, {order}": fmx.CAVI(order, 1, draw.seed) for order in ORDERS}
     algorithms |= {f"blocks, {order}": fmx.BlockCoordinate(problem.blocks, order, 1, draw.seed) for order in ORDERS}
     algorithms["FM"] = paper_algorithm()
-    return [run_steps(problem, label, algorithms[label], steps, meter) for label in algorithms]
+    return {label: (problem, algorithm) for label, algorithm in algorithms.items()}
 
 
-#: For each panel: how to run a seed, what to draw for it, the title, and the number of curves.
-_EXPERIMENTS: dict[str, tuple[Callable[[Draw, int, Meter], list[Curve]], Callable[..., Draw], str, int]] = {
-    "fig2a": (_windows, draw_digits, "FM on windows of different sizes", len(SIDES)),
-    "fig2b": (_kernels, draw_photographs, "FM on CNN kernels of different widths", len(WIDTHS)),
-    "fig2c": (_regions, draw_digits, "CAVI, blocks and FM on 16 regions", 1 + 2 * len(ORDERS)),
+#: For each panel: what is run on the images of a seed, how these are drawn, and the title.
+_EXPERIMENTS: dict[str, tuple[Callable[[Draw], Contenders], Callable[..., Draw], str]] = {
+    "fig2a": (_windows, draw_digits, "FM on windows of different sizes"),
+    "fig2b": (_kernels, draw_photographs, "FM on CNN kernels of different widths"),
+    "fig2c": (_regions, draw_digits, "CAVI, blocks and FM on 16 regions"),
 }
 
 
@@ -85,19 +91,16 @@ CAVI = "cyclic CAVI"
 SHUFFLED = "random-order CAVI"
 
 
-def run_races(settings: Settings, meter: Meter | None = None) -> tuple[Panel, ...]:
+def run_races(settings: Settings, bar: Bar = no_bar) -> tuple[Panel, ...]:
     """Run every algorithm on the region problem and on the windows of side 7, with the images of the first seed."""
-    meter = meter or Meter()
     draw = draw_digits(settings.seed, settings.images, settings.full)
     problems = {"regions": region_problem(draw), "windows7": window_problem(draw, 7)}
     contenders = {name: _algorithms(problem) for name, problem in problems.items()}
-    limit = SWEEPS * settings.iterations
-    meter.begin("Beyond the paper", limit * sum(map(len, contenders.values())))
-    races = []
-    for name, problem in problems.items():
-        curves = [run_race(problem, label, run, limit, TARGET, meter) for label, run in contenders[name].items()]
-        races.append(Panel(name, f"{problem.title}, {problem.n_latent:,} latents", tuple(curves)))
-    meter.end()
+    limit, races = SWEEPS * settings.iterations, []
+    with bar("Beyond the paper", limit * sum(map(len, contenders.values()))) as advance:
+        for name, problem in problems.items():
+            curves = [run_race(problem, label, run, limit, TARGET, advance) for label, run in contenders[name].items()]
+            races.append(Panel(name, f"{problem.title}, {problem.n_latent:,} latents", tuple(curves)))
     return tuple(races)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import forestmix as fmx
-from forestmix.paper.curves import Panel, labels, pooled, thinned
+from forestmix.paper.curves import Curve, Panel, labels, pooled, thinned
 from forestmix.paper.run import Outcome
 
 _LIBRARIES = ("forestmix", "numpy", "scipy", "numba")
@@ -104,15 +104,17 @@ def csv_bytes(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:
     return stream.getvalue().encode()
 
 
+def _points(curve: Curve) -> Iterator[tuple[Any, ...]]:
+    """Yield label, seed, image, parallel steps, sweeps, loss and gap of each point of a curve."""
+    for place, image in enumerate(curve.images):
+        for row in zip(curve.step, curve.sweeps, curve.loss[:, place], curve.gap[:, place], strict=True):
+            yield (curve.label, curve.seed, image, *row)
+
+
 def _write_panel(folder: Path, panel: Panel) -> None:
-    """Write every curve of a panel."""
+    """Write every curve of a panel; an iteration is one parallel step."""
     header = ("curve", "seed", "image", "iteration", "loss", "gap")
-    rows = (
-        (curve.label, curve.seed, image, iteration, curve.loss[iteration, place], curve.gap[iteration, place])
-        for curve in panel.curves
-        for place, image in enumerate(curve.images)
-        for iteration in range(len(curve.loss))
-    )
+    rows = ([*point[:4], *point[5:]] for curve in panel.curves for point in _points(curve))
     write_bytes(folder / f"{panel.name}.csv", csv_bytes(header, rows))
 
 
@@ -120,12 +122,7 @@ def _write_races(folder: Path, races: Sequence[Panel]) -> None:
     """Write the curves beyond the paper; seconds, which are never the same twice, in a file of their own."""
     thin = [(race.name, thinned(curve)) for race in races for curve in race.curves]
     header = ("problem", "curve", "seed", "image", "step", "sweeps", "loss", "gap")
-    rows = (
-        (problem, curve.label, curve.seed, image, step, sweeps, curve.loss[row, place], curve.gap[row, place])
-        for problem, curve in thin
-        for place, image in enumerate(curve.images)
-        for row, (step, sweeps) in enumerate(zip(curve.step, curve.sweeps, strict=True))
-    )
+    rows = ([problem, *point] for problem, curve in thin for point in _points(curve))
     write_bytes(folder / "beyond.csv", csv_bytes(header, rows))
     times = (
         (problem, curve.label, step, sweeps, seconds)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 import forestmix as fmx
@@ -51,14 +53,11 @@ class Settings:
         return tuple(range(self.seed, self.seed + self.repeats))
 
 
-class Meter:
-    """Progress that shows nothing, so that nobody has to ask whether there is a bar; the command line draws one."""
+#: Shows progress: ``with bar(title, total) as advance``, and ``advance(amount)`` moves it on.
+Bar = Callable[[str, float], AbstractContextManager[Callable[[float], object]]]
 
-    def begin(self, title: str, total: int) -> None:
-        """Start the bar of an experiment of ``total`` units of work."""
 
-    def advance(self, amount: float = 1) -> None:
-        """Move the bar on."""
-
-    def end(self) -> None:
-        """Fill the bar: an experiment that converged early has work left over."""
+@contextmanager
+def no_bar(title: str, total: float) -> Iterator[Callable[[float], object]]:
+    """Show nothing, so that nobody has to ask whether there is a bar; the command line draws one."""
+    yield lambda amount: None

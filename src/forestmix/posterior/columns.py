@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy
 
-from forestmix.arrays import Array, numbers
+from forestmix.arrays import Array
 from forestmix.errors import ArgumentError
 from forestmix.weights import Weights
 
@@ -224,16 +224,6 @@ def disjoint_columns(matrix: scipy.sparse.csc_array) -> Array:
             taken[own] = True
             chosen.append(j)
     return np.sort(np.array(chosen if len(chosen) > 1 else [], np.int64))
-
-
-def as_rows(given: Any, size: int) -> tuple[Any, bool]:
-    """Return vectors as the rows of a dense or sparse matrix in float64, and whether it was one without an axis."""
-    if isinstance(given, Weights):
-        given = given.rows()
-    array = given.tocsr() if is_sparse(given) else numbers("C", given)
-    if array.ndim not in (1, 2) or array.shape[-1] != size:
-        raise ArgumentError(f"C must have shape ({size},) or (K, {size}); got {array.shape}.")
-    return array.astype(np.float64).reshape(-1, size), array.ndim == 1
 
 
 def is_sparse(matrix: Any) -> bool:

@@ -26,14 +26,14 @@ from forestmix.posterior.columns import (
     DENSE_FROM,
     Columns,
     Split,
-    as_rows,
     dense,
     is_sparse,
     over_chunks,
     scaled,
+    stored,
 )  # fmt: skip
 from forestmix.posterior.covariance import Covariance
-from forestmix.weights import Weights
+from forestmix.weights.convert import functionals
 
 if TYPE_CHECKING:
     from forestmix.posterior.remainder import Remainder
@@ -142,12 +142,8 @@ class BlockFactor(Covariance):
         return self._joined(upper, np.sum(parts.inverse**2, axis=0))
 
     def quadratic(self, C: Any) -> Array:
-        """Return ``c^T Sigma c`` for each row c of (K, m), dense, sparse or ``Weights``; a number for (m,)."""
-        if isinstance(C, Weights) and C.chunked:
-            return over_chunks(C, _quadratic, self._parts, self.columns.block, self.columns.rest)
-        vectors, one = as_rows(C, self.size)
-        values = _quadratic(self._parts, self.columns.split(vectors))
-        return values[0] if one else values
+        """Return ``c^T Sigma c`` for each row c of (K, m), which is weights or what can be."""
+        return over_chunks(functionals(C, self.size)[0], _quadratic, self._parts, self.columns.block, self.columns.rest)
 
     def row_variances(self) -> Array:
         """Return ``v_i = w_i^T Sigma w_i`` for each row of W, (n,)."""
@@ -155,8 +151,7 @@ class BlockFactor(Covariance):
 
     def covariance(self, C: Any = None) -> Array:
         """Return ``C Sigma C^T`` for the rows of C, (K, m); ``Sigma`` itself, (m, m), when left out."""
-        given = scipy.sparse.eye_array(self.size, format="csr") if C is None else C
-        first, rest = self.columns.split(as_rows(given, self.size)[0])
+        first, rest = self.columns.split(stored(functionals(C, self.size)[0]))
         parts = self._parts
         half = parts.half(dense(_reduced(parts, Split(first, rest))))
         return dense(first @ scaled(first.T, 1 / parts.diagonal)) + half.T @ half

@@ -12,7 +12,8 @@ from forestmix.arrays import Array, generator, in_range
 from forestmix.checks import between_zero_and_one, whole_number
 from forestmix.errors import ForestmixError
 from forestmix.posterior.component import Component, mixture_moments, mixture_quantile
-from forestmix.posterior.system import functionals, padded
+from forestmix.posterior.system import padded
+from forestmix.weights.convert import functionals
 
 #: The most latents whose covariance is given as one matrix.
 MOST_ENTRIES = 6000

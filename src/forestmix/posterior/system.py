@@ -8,18 +8,17 @@ With ``q`` at its optimum the precision of the latents by linear response is (do
 from __future__ import annotations
 
 from copy import copy
-from typing import Any
 
 import numpy as np
 import scipy
 
-from forestmix.arrays import Array, finite, numbers
+from forestmix.arrays import Array
 from forestmix.errors import ArgumentError, ForestmixError
 from forestmix.families import Gaussian
 from forestmix.families.base import RowExpectations
 from forestmix.model import DEF, Observations
 from forestmix.problem.flat import Stacked
-from forestmix.weights import SparseWeights, Weights, as_weights
+from forestmix.weights import SparseWeights, Weights
 
 
 class LatentSystem:
@@ -99,20 +98,6 @@ def distinct_rows(kappa: Array) -> tuple[Array, Array]:
     known: dict[bytes, int] = {}
     which = np.array([known.setdefault(row.tobytes(), len(known)) for row in kappa])
     return kappa[np.unique(which, return_index=True)[1]], which
-
-
-def functionals(given: Any, m: int, name: str = "C") -> tuple[Weights, bool]:
-    """Return vectors c as the rows of weights, and whether it was one without a leading axis; all latents for None."""
-    if given is None:
-        return SparseWeights(scipy.sparse.eye_array(m, format="csr")), False
-    if not isinstance(given, Weights):
-        is_sparse = bool(scipy.sparse.issparse(given))
-        given = given if is_sparse else numbers(name, given)
-        finite(f"entries of {name}" if is_sparse else name, given.tocoo().data if is_sparse else given)
-    shape: tuple[int, ...] = given.shape
-    if len(shape) not in (1, 2) or shape[-1] != m or shape[0] == 0:
-        raise ArgumentError(f"{name} must have shape ({m},) or (K, {m}) for this model; got {shape}.")
-    return as_weights(given if len(shape) == 2 else given.reshape(1, m)).in_double(), len(shape) == 1
 
 
 def padded(vectors: Weights, before: int, m: int) -> Weights:

@@ -28,7 +28,7 @@ from forestmix.families import Gaussian
 from forestmix.model import Prior
 from forestmix.regression.formula import Design
 from forestmix.scales import HalfNormal, HalfStudentT, InverseGamma, Scale
-from forestmix.weights import Weights
+from forestmix.weights import Weights, as_weights
 from forestmix.weights.blocks import blocks_of
 
 #: Standard deviations of the response that one of a column may move it, and degrees of freedom of the noise.
@@ -102,13 +102,12 @@ class Moments:
 def moments(matrix: Any, weights: Array | None) -> Moments:
     """Return the weighted mean and sd of each column, with all the weights equal when left out."""
     share = np.full(matrix.shape[0], 1 / matrix.shape[0]) if weights is None else weights / weights.sum()
-    if isinstance(matrix, Weights):
-        mean = matrix.adjoint(share).astype(np.float64)
-        variance = matrix.sum_over_rows(_squares_about, share, shared=(mean,))
-        return Moments(mean, np.sqrt(np.maximum(variance, 0)))
-    mean = np.asarray(matrix.T @ share)
-    is_sparse = bool(scipy.sparse.issparse(matrix))
-    variance = matrix.power(2).T @ share - mean**2 if is_sparse else share @ (matrix - mean) ** 2
+    W = as_weights(matrix).in_double()
+    mean = W.adjoint(share).astype(np.float64)
+    if W.dense or W.chunks is not None:
+        variance = W.sum_over_rows(_squares_about, share, shared=(mean,))
+    else:
+        variance = W.square().adjoint(share) - mean**2
     return Moments(mean, np.sqrt(np.maximum(variance, 0)))
 
 
@@ -122,11 +121,9 @@ def _squares_about(weights: Weights, share: Array, mean: Array) -> Array:
 
 def _sums_of_rows(matrix: Any, columns: slice) -> Array:
     """Return the sum of some columns in each row, as one column."""
-    if not isinstance(matrix, Weights):
-        return np.asarray(matrix[:, columns].sum(axis=1)).reshape(-1, 1)
     inside = np.zeros(matrix.shape[1])
     inside[columns] = 1
-    return matrix.forward(inside).reshape(-1, 1)
+    return np.asarray(as_weights(matrix).forward(inside)).reshape(-1, 1)
 
 
 def default_priors(
@@ -136,7 +133,7 @@ def default_priors(
 
     ``matrix`` is an array, a sparse matrix, or weights in chunks.
     """
-    fixed = moments(matrix if isinstance(matrix, Weights) else matrix[:, : design.n_fixed], weights)
+    fixed = moments(matrix, weights)
     found = Moments(fixed.mean[: design.n_fixed], fixed.sd[: design.n_fixed])
     width = WIDTH * unit / found.spread
     blocks = {}

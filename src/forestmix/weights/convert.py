@@ -9,6 +9,7 @@ import array_api_compat
 import numpy as np
 import scipy
 
+from forestmix.arrays import finite, numbers
 from forestmix.errors import ArgumentError
 from forestmix.weights.arrays import ArrayWeights
 from forestmix.weights.base import Weights
@@ -46,6 +47,20 @@ def as_weights(W: Any) -> Weights:
     if not isinstance(W, np.ndarray) and array_api_compat.is_array_api_obj(W):
         return ArrayWeights(W)
     return DenseWeights(W)
+
+
+def functionals(given: Any, m: int, name: str = "C") -> tuple[Weights, bool]:
+    """Return vectors c as the rows of weights, and whether it was one without a leading axis; all latents for None."""
+    if given is None:
+        return SparseWeights(scipy.sparse.eye_array(m, format="csr")), False
+    if not isinstance(given, Weights):
+        is_sparse = bool(scipy.sparse.issparse(given))
+        given = given if is_sparse else numbers(name, given)
+        finite(f"entries of {name}" if is_sparse else name, given.tocoo().data if is_sparse else given)
+    shape: tuple[int, ...] = given.shape
+    if len(shape) not in (1, 2) or shape[-1] != m or shape[0] == 0:
+        raise ArgumentError(f"{name} must have shape ({m},) or (K, {m}) for this model; got {shape}.")
+    return as_weights(given if len(shape) == 2 else given.reshape(1, m)).in_double(), len(shape) == 1
 
 
 def _rows_of_chunks(W: Any) -> list[list[Any]] | None:

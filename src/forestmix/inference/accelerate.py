@@ -15,7 +15,7 @@ from typing import Any
 import array_api_compat
 import numpy as np
 
-from forestmix.arrays import Array, form, host
+from forestmix.arrays import Array, host
 from forestmix.inference import direct
 from forestmix.inference.base import Proposal, Steps
 from forestmix.latents.base import in_place_of
@@ -81,7 +81,7 @@ class ConjugateSteps(Steps):
             # The variances of the start are left at the first step; afterwards they are these already.
             at, gained = rows.with_sd(at, self.sd, self.information)
             objective = objective + gained
-        preconditioned, kappa = at.gradient * self.inverse, at.origin.terms.kappa
+        preconditioned, kappa = at.gradient * self.inverse, at.kappa
         squared = dot(at.gradient, preconditioned)
         # One pass over W.
         step = conjugate_step(at.gradient, preconditioned, squared, self.last, lambda p: rows.normal_image(p, kappa))
@@ -92,11 +92,8 @@ class ConjugateSteps(Steps):
         q = point.q.moved(mean, self.sd)
         if self._is_due(problem, objective):
             return q, None
-        # On the ELBO the preconditioner is the precision of q.
-        norm = host(form(gradient, self.inverse)) if rows.objective == "elbo" else None
-        variances = np.broadcast_to(rows.variance_norm(at), objective.shape)
-        carried = CarriedRows(at.origin, q.layers[0], gradient, norm, variances)
-        return q, Point(q, objective, point.rounding, (carried,))
+        carried = CarriedRows(q.layers[0], gradient, at.kappa, at.curvature, at.exact)
+        return q, Point(q, objective, point.rounding, carried)
 
     def _is_due(self, problem: Any, objective: Array) -> bool:
         """Return whether the rows have to be looked at again, for an objective that was carried on."""

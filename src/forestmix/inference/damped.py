@@ -50,6 +50,6 @@ class DampedSteps(Steps):
     def propose(self, problem: Any, point: Any) -> Proposal:
         """Update all variables, damped; where the variances depend on the means they go the same part of the way."""
         rows, old = problem.rows, point.q
-        whole = old.replace(0, rows.target(problem.place(old, 0), point.rows))
+        whole = old.replace(0, rows.target(problem.place(old, 0, point)))
         q = problem.shorter(old, whole, self.step)
         return Proposal(q.moved(q.mean, whole.sd) if rows.quadratic else q, 1, problem.size)

@@ -78,7 +78,7 @@ def needs_orthogonal(rows: GaussianLatents, at: Any, diagonal: Array) -> bool:
 
 def _differ(at: Any) -> bool:
     """Return whether observations miss entries of their own, so that no one matrix serves them all."""
-    return len(at.origin.terms.kappa) > 1
+    return len(at.kappa) > 1
 
 
 def fewer_rows(rows: GaussianLatents, diagonal: Array) -> bool:
@@ -121,7 +121,7 @@ def factor(rows: GaussianLatents, at: Any, diagonal: Array) -> Factor | None:
     """Return the smaller factor, or ``None`` where rounding leaves it with a negative pivot."""
     if needs_orthogonal(rows, at, diagonal):
         return orthogonal_step
-    kappa, precision = at.origin.terms.kappa[0].astype(np.float64), rows.prior.precision.astype(np.float64)
+    kappa, precision = at.kappa[0].astype(np.float64), rows.prior.precision.astype(np.float64)
     make = factor_of_rows if fewer_rows(rows, diagonal) else factor_of_latents
     try:
         return make(rows.weights, kappa, precision)

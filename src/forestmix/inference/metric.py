@@ -143,7 +143,7 @@ class MetricNewton(JointNewton):
             return np.full_like(norm, (np.sqrt(dot(residual, residual / precision)) <= FORCING * norm).all(), bool)
 
         def product(direction: Array) -> tuple[Array, Array]:
-            return rows.normal_image(direction, at.terms.kappa)
+            return rows.normal_image(direction, at.kappa)
 
         metric = partial(self._metric, precision=precision)
         step = conjugate_gradients(at.gradient, product, metric, enough, INNER, lambda *pair: new_pairs.append(pair)).x

@@ -145,7 +145,7 @@ class TiltedNewton(Steps):
         if self.made <= PLAIN:
             return newton_proposal(problem, point, iter([step_sets(problem, point, "red-black")[0]]))
         rows, place = problem.rows, problem.place(point.q, 0)
-        q, above = place.parents, place.above
+        q = place.parents
         of_rows = rows.slope(place.seen, q)
         slope = rows.gradient(of_rows, place)
         step, inner = rows.solve(slope, q.sd, self.damping * rows.information[0])
@@ -159,7 +159,7 @@ class TiltedNewton(Steps):
         def parts() -> Iterator[Any]:
             fall = rows.image(step)
             for share in SHRINK ** np.arange(SHORTER_TILTED + 1):
-                new = point.q.replace(0, rows.step_from(q.mean + share * step, of_rows - share * fall, above))
+                new = point.q.replace(0, rows.step_from(q.mean + share * step, of_rows - share * fall, place.eta))
                 if share == 1 and trapped.any():
                     one_by_one = Partition(np.arange(problem.size + 1), np.arange(problem.size))
                     new = problem.sweep(point, one_by_one, surrogate=False).where(trapped, new)

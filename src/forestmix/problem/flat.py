@@ -18,7 +18,6 @@ import numpy as np
 
 from forestmix.arrays import Array
 from forestmix.families import Family, Gaussian, Mixed
-from forestmix.latents import GaussianFactors
 from forestmix.model import DEF, Layer, Observations
 from forestmix.partition import Partition
 from forestmix.weights import LayeredWeights
@@ -94,18 +93,6 @@ class Stacked:
         if observed is not None:
             observed = np.concatenate([observed, np.ones((len(observed), count), bool)], axis=1)
         return Observations(x, observed, data.single)
-
-    def stacked(self, layers: tuple[GaussianFactors, ...]) -> GaussianFactors:
-        """Return the factors of all layers as one."""
-        if len(layers) == 1:
-            return layers[0]
-        count = max(len(q.sd) for q in layers)
-        sd = np.concatenate([np.broadcast_to(q.sd, (count, q.sd.shape[1])) for q in layers], axis=1)
-        return GaussianFactors(np.concatenate([q.mean for q in layers], axis=1), sd)
-
-    def split(self, q: GaussianFactors) -> tuple[GaussianFactors, ...]:
-        """Return the factors of each layer."""
-        return tuple(type(q)(q.mean[:, part], q.sd[:, part]) for part in self.slices)
 
     def _stacked_layer(self) -> Layer:
         weights = LayeredWeights([layer.weights for layer in self.deep.layers])

@@ -7,7 +7,7 @@ from typing import Any
 from forestmix.engines.protocol import Engine
 from forestmix.errors import ArgumentError
 from forestmix.families import Bernoulli, Binomial, Gaussian, Poisson
-from forestmix.latents import LATENTS, GaussianFactors
+from forestmix.latents import LATENTS
 from forestmix.model import DEF, Layer, Observations
 from forestmix.partition import Partition
 from forestmix.problem.flat import Stacked
@@ -60,11 +60,11 @@ def _interface(k: int, model: DEF, data: Observations, objective: str) -> Interf
         raise ArgumentError(
             f"latents must be {known}, the last three as the prior on top; latent layer {k + 1} has {above!r}."
         )
-    given: tuple[Layer, Any, Any] = layer, LATENTS[type(above)], data if k == 0 else None
+    given: tuple[Layer, Any, Any] = layer, above, data if k == 0 else None
     bound = "fm" if objective == "fm" else "elbo"
     if isinstance(layer.family, Gaussian):
-        return GaussianRows(*given, bound)
-    if given[1] is GaussianFactors:
+        return GaussianRows(*given, bound, alone=len(model.layers) == 1)
+    if isinstance(above, Gaussian):
         return GaussianParents(*given, bound)
     if isinstance(layer.family.unweighted, COUNT_ROWS) and isinstance(above, Bernoulli | Poisson):
         return ExactCounts(*given) if objective == "elbo" else CountParents(*given)

@@ -75,8 +75,8 @@ def _factored_step(rows: Any, at: Any) -> NewtonStep:
     prior = rows.prior.precision.astype(np.float64)
     factor, found = None, []
     for k in range(len(at.gradient)):
-        if factor is None or len(at.terms.kappa) > 1:
-            factor = _Factor(W, at.terms.kappa[k].astype(np.float64), prior)
+        if factor is None or len(at.kappa) > 1:
+            factor = _Factor(W, at.kappa[k].astype(np.float64), prior)
         own = None if slopes is None else (slopes[0][k], slopes[1][k])
         found.append(_Factored(rows, at, factor, k).solve(own))
     return NewtonStep(*map(np.array, zip(*found, strict=True)))
@@ -86,10 +86,10 @@ def _row_slopes(rows: Any, at: Any) -> tuple[Any, Any]:
     """Return f and h of the rows, (N, n), 0 where x is missing."""
     spread = rows.row_spread(at.q.sd)
     # The ellipsis makes an array of what an engine may have left with chunks of W.
-    third, fourth = curvature_slopes(rows.row_data, at.terms.eta[...], spread)
+    third, fourth = curvature_slopes(rows.row_data, at.eta[...], spread)
     if rows.objective == "elbo":
         return third, fourth
-    return spread * third, at.terms.kappa + spread**2 * fourth
+    return spread * third, at.kappa + spread**2 * fourth
 
 
 def affordable(rows: Any) -> bool:
@@ -119,7 +119,7 @@ def _rounding_of_rows(rows: Any, at: Any) -> Array:
     """Return what rounding of the row means may hide of a decrement, (N,): units in the last place of their terms."""
     layer, unit = rows.layer, rows.rounding_unit
     terms = abs(layer.weights).forward(np.abs(at.q.mean)) + np.abs(layer.bias)
-    return unit * np.sqrt(inner(at.terms.kappa * terms, terms))
+    return unit * np.sqrt(inner(at.kappa * terms, terms))
 
 
 class _Factor(OrthogonalFactor):
@@ -142,7 +142,7 @@ class _Factored:
         prior = rows.prior.precision.astype(np.float64)
         self.factor, self.prior, self.sd = factor, prior, row(at.q.sd)
         self.paper = rows.objective == "fm"
-        error, mean = row(at.terms.error), row(at.q.mean)
+        error, mean = row(at.error), row(at.q.mean)
         away = np.concatenate([factor.inverse * error, np.sqrt(prior) * (rows.prior.mean - mean)])
         self.right = factor.Q.T @ away
         if not factor.seen.all():
@@ -203,7 +203,7 @@ class _Products:
 
     def __init__(self, rows: Any, at: Any) -> None:
         self.xp = xp = array_api_compat.array_namespace(at.gradient)
-        self.weights, self.prior, self.kappa = rows.weights, rows.prior.precision, at.terms.kappa
+        self.weights, self.prior, self.kappa = rows.weights, rows.prior.precision, at.kappa
         self.f, self.h = _row_slopes(rows, at)
         sd, precision = at.q.sd + 0 * at.gradient, rows.precision(at)
         paper = rows.objective == "fm"

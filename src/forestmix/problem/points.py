@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import array_api_compat
 
 from forestmix.arrays import Array
-from forestmix.engines.protocol import RowTerms
 from forestmix.latents import Batch, Factors, GaussianFactors
 
 
@@ -23,12 +22,12 @@ class LayeredFactors(Batch):
     @cached_property
     def mean(self) -> Array:
         """The means of all layers, stacked."""
-        return _stacked([q.mean for q in self.layers])
+        return stacked([q.mean for q in self.layers])
 
     @cached_property
     def sd(self) -> Array:
         """The standard deviations of all layers, stacked."""
-        return _stacked([q.sd for q in self.layers])
+        return stacked([q.sd for q in self.layers])
 
     def replace(self, layer: int, q: Factors) -> LayeredFactors:
         """Return the factors with one layer changed."""
@@ -40,60 +39,44 @@ class LayeredFactors(Batch):
 
 
 @dataclass(frozen=True)
-class RowsPoint(Batch):
-    """What an engine found at Gaussian factors q, for each observation of a batch.
+class CarriedRows(Batch):
+    """What is known at Gaussian factors q, for each observation of a batch, without a look at the rows there.
 
-    ``gradient``: slope of the objective in the means, (N, m); ``terms``: of the rows; ``curvature``: ``D``, and
-    ``exact``: ``H_j = sum_i w_ij^2 kappa_i``, (N or 1, m), each ``None`` where it was not asked for.
+    A step along a line, with the variances held, carries the gradient on; where the rows' curvature is constant, all
+    else stays. ``gradient``: slope of the objective in the means, (N, m); ``kappa``: the rows' ``E a''``, (N or 1, n);
+    ``curvature``: ``D``, and ``exact``: ``H_j = sum_i w_ij^2 kappa_i``, (N or 1, m), each ``None`` where it was not
+    asked for.
     """
 
     q: GaussianFactors
     gradient: Any
-    terms: RowTerms
+    kappa: Any
     curvature: Any
     exact: Any
-    carried: ClassVar[bool] = False
-
-    @property
-    def origin(self) -> RowsPoint:
-        """The point at which the rows were looked at: this one."""
-        return self
+    carried: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
-class CarriedRows(Batch):
-    """The same where objective and gradient follow from a step along a line, with the variances held.
+class RowsPoint(CarriedRows):
+    """The same where an engine has looked at the rows: their means ``eta``, and ``error``, ``t(x) - E a'``, (N, n)."""
 
-    The rows were last looked at in ``origin``. ``squared_norm``: ``gradient^T P^-1 gradient``, (N,), with P the
-    precision of q at its optimum, ``None`` where it is not known; ``variance_norm``: the variances' relative error,
-    (N,), which such steps leave as it is.
-    """
-
-    origin: RowsPoint
-    q: GaussianFactors
-    gradient: Any
-    squared_norm: Array | None
-    variance_norm: Array
-    carried: ClassVar[bool] = True
+    eta: Any
+    error: Any
+    carried: ClassVar[bool] = False
 
 
 @dataclass(frozen=True)
 class Point(Batch):
     """Factors with the bound at them.
 
-    ``objective``, and ``rounding``, which says how far it may be off: (N,) each, on the host; ``found``: what each
+    ``objective``, and ``rounding``, which says how far it may be off: (N,) each, on the host; ``rows``: what the lowest
     interface knows there, ``None`` where it keeps nothing.
     """
 
     q: LayeredFactors
     objective: Array
     rounding: Array
-    found: tuple[Any, ...]
-
-    @property
-    def rows(self) -> Any:
-        """What the lowest interface knows, which is the only one where all latents are Gaussian."""
-        return self.found[0]
+    rows: Any
 
     @property
     def carried(self) -> bool:
@@ -101,7 +84,7 @@ class Point(Batch):
         return self.rows is not None and self.rows.carried
 
 
-def _stacked(parts: list[Any]) -> Any:
+def stacked(parts: list[Any]) -> Any:
     """Return arrays side by side, one row for each observation; a single one as it is."""
     if len(parts) == 1:
         return parts[0]

@@ -7,7 +7,7 @@ Gaussian latents are stacked (``problem.flat``), so that one interface has them 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from typing import Any
 
@@ -15,11 +15,14 @@ import numpy as np
 
 from forestmix.arrays import Array
 from forestmix.errors import ArgumentError
+from forestmix.latents import GaussianFactors
 from forestmix.model import DEF, Observations
 from forestmix.partition import Partition
 from forestmix.problem.given import as_layers
-from forestmix.problem.interfaces.base import ROUNDING_UNITS, Above, Acceleration, Place
-from forestmix.problem.points import LayeredFactors, Point
+from forestmix.problem.interfaces.base import ROUNDING_UNITS, Acceleration, Interface, Place
+from forestmix.problem.points import LayeredFactors, Point, stacked
+from forestmix.problem.start import placed
+from forestmix.problem.updates import part_way
 from forestmix.weights.layered import slices_of
 
 SCHEDULES = ("red-black", "bottom-up", "top-down")
@@ -38,11 +41,6 @@ class Problem:
 
     def __init__(self, model: DEF, data: Observations, interfaces: Sequence[Any], climbed: str) -> None:
         self.model, self.data, self.interfaces, self.climbed = model, data, list(interfaces), climbed
-        sizes, count = model.latent_sizes, len(model.layers)
-        alone = len(self.interfaces) == 1
-        #: The latent layers that are above each interface, and the latents.
-        self.layers = [slice(0, count)] if alone else [slice(k, k + 1) for k in range(count)]
-        self.latents = slices_of([sum(sizes)] if alone else sizes)
         #: The bound that is climbed, "elbo" or "fm".
         self.objective_name = "elbo" if all(one.objective == "elbo" for one in self.interfaces) else "fm"
 
@@ -69,7 +67,7 @@ class Problem:
     @property
     def acceleration(self) -> Acceleration:
         """The accelerated steps that this problem allows."""
-        return self.rows.acceleration if len(self.interfaces) == 1 else Acceleration.NONE
+        return self.rows.acceleration
 
     def take(self, keep: Array) -> Problem:
         """Return the problem of the chosen observations."""
@@ -80,17 +78,19 @@ class Problem:
     def start(self, init: Any, name: str = "init") -> LayeredFactors:
         """Return factors that the user gave, checked; errors call them ``name``."""
         given = as_layers(name, init, self.model, self.n_observations)
-        pairs = zip(self.interfaces, self.layers, strict=True)
-        return self._started([interface.given(given[own], self.n_observations) for interface, own in pairs], best=True)
+        if self.gaussian:
+            q = GaussianFactors(*(stacked([getattr(one, part) for one in given]) for part in ("mean", "sd")))
+            return self._started([placed(self.rows, q)], best=True)
+        return self._started([one.expanded(self.n_observations) for one in given], best=True)
 
     def default_start(self) -> LayeredFactors:
         """Return where a run starts that is given no start: q at the prior, each layer at its parents' means."""
         layers: list[Any] = []
-        above = self._prior(self.n_observations)
-        for k, interface in reversed(list(enumerate(self.interfaces))):
-            layers.insert(0, interface.first(above))
+        eta = self._top(self.n_observations)
+        for k in range(len(self.interfaces) - 1, -1, -1):
+            layers.insert(0, self.interfaces[k].first(eta))
             if k:
-                above = Above(self.model.latent_families[k - 1], interface.eta(layers[0]))
+                eta = self.interfaces[k].eta(layers[0])
         return self._started(layers, best=False)
 
     def _started(self, layers: Sequence[Any], *, best: bool) -> LayeredFactors:
@@ -100,36 +100,33 @@ class Problem:
 
     def split(self, q: LayeredFactors) -> tuple[Any, ...]:
         """Return the factors of each latent layer."""
-        parts = zip(self.interfaces, q.layers, strict=True)
-        return tuple(own for interface, layer in parts for own in interface.split(layer))
+        if not self.gaussian:
+            return q.layers
+        kind: Any = type(q.layers[0])
+        return tuple(kind(q.mean[:, own], q.sd[:, own]) for own in slices_of(self.model.latent_sizes))
 
-    def _prior(self, count: int) -> Above:
+    def _top(self, count: int) -> Array:
+        """Return the mean of the top latents' natural parameter, for so many observations."""
         prior, top = self.model.prior, self.model.latent_sizes[-1]
-        return Above(prior.family, np.broadcast_to(prior.bias, (count, top)).astype(np.float64))
+        return np.broadcast_to(prior.bias, (count, top)).astype(np.float64)
 
-    def place(self, q: LayeredFactors, k: int) -> Place:
+    def place(self, q: LayeredFactors, k: int, known: Point | None = None) -> Place:
         """Return what interface k is given: its rows, their parents, and what these have above them."""
         seen = self.data.x if k == 0 else q.layers[k - 1].mean
-        if k == len(self.interfaces) - 1:
-            above = self._prior(1)
-        else:
-            above = Above(self.model.latent_families[k], self.interfaces[k + 1].eta(q.layers[k + 1]))
-        return Place(seen, q.layers[k], q.auxiliary[k], above)
+        is_top = k == len(self.interfaces) - 1
+        eta = self._top(1) if is_top else self.interfaces[k + 1].eta(q.layers[k + 1])
+        return Place(seen, q.layers[k], q.auxiliary[k], eta, None if known is None else known.rows)
+
+    def _places(self, q: LayeredFactors, known: Point | None) -> list[tuple[Interface, Place]]:
+        """Return every interface with its place."""
+        return [(interface, self.place(q, k, known)) for k, interface in enumerate(self.interfaces)]
 
     def evaluate(self, q: LayeredFactors, known: Point | None = None) -> Point:
         """Return the point at q; what is known at another point may help."""
-        found = [
-            interface.evaluate(self.place(q, k), None if known is None else known.found[k])
-            for k, interface in enumerate(self.interfaces)
-        ]
-        value, size = (sum(part) for part in list(zip(*found, strict=True))[:2])
-        rounding = ROUNDING_UNITS * self.rows.rounding_unit * (size + self.size)
-        return Point(q, np.asarray(value), np.asarray(rounding), tuple(known for *_, known in found))
-
-    def _each(self, point: Point, measure: Callable[[Any, Place, Any], Any]) -> list[Any]:
-        """Return what each interface measures at a point."""
-        places = (self.place(point.q, k) for k in range(len(self.interfaces)))
-        return [measure(*own) for own in zip(self.interfaces, places, point.found, strict=True)]
+        found = [interface.evaluate(place) for interface, place in self._places(q, known)]
+        value, size, rows = zip(*found, strict=True)
+        rounding = ROUNDING_UNITS * self.rows.rounding_unit * (sum(size) + self.size)
+        return Point(q, np.asarray(sum(value)), np.asarray(rounding), rows[0])
 
     def gradient_norm(self, point: Point) -> Array:
         """Return the relative gradient norm of each observation, (N,), as ``Stopping`` defines it.
@@ -137,15 +134,14 @@ class Problem:
         That is how far each latent would still move by itself, in its standard deviations, in root mean squares; or
         the relative errors of the variances of Gaussian latents, where these are larger.
         """
-        found = self._each(point, lambda interface, place, known: interface.moves(place, known))
+        found = [interface.moves(place) for interface, place in self._places(point.q, point)]
         moves, ratios = (sum(part) for part in zip(*found, strict=True))
         return np.asarray(np.sqrt(np.maximum(moves, ratios) / self.size))
 
     def gradient_rounding(self, point: Point) -> Array:
         """Return what rounding leaves of ``gradient_norm`` at a point, (N,)."""
-        if len(self.interfaces) > 1:
-            return np.full(len(point.objective), ROUNDING_UNITS * self.rows.rounding_unit)
-        return self._each(point, lambda interface, *at: interface.gradient_rounding(*at))[0]
+        found = [interface.gradient_rounding(place) for interface, place in self._places(point.q, point)]
+        return np.max(found, axis=0)
 
     def distance(self, point: Point, *, exactly: bool) -> Array:
         """Return how many posterior standard deviations no mean can be further from the optimum than, (N,).
@@ -153,9 +149,8 @@ class Problem:
         ``exactly``: by a factor of the curvature, where that is affordable. It is 0 where nothing is known of it, as
         for layers of several families.
         """
-        if len(self.interfaces) > 1:
-            return np.zeros(len(point.objective))
-        return self._each(point, lambda interface, *at: interface.distance(*at, exactly=exactly))[0]
+        found = [interface.distance(place, exactly=exactly) for interface, place in self._places(point.q, point)]
+        return np.max(found, axis=0)
 
     def check_range(self, start: Point) -> None:
         """Raise where what the rows say of the latents is beyond the range of numbers: no step could be made."""
@@ -168,10 +163,9 @@ class Problem:
     def plain_step(self, point: Point, layers: Sequence[int] | None = None) -> LayeredFactors:
         """Return the factors after a forest mixture step of some layers, which share no rows, or of all."""
         q = point.q
-        for k, (interface, own) in enumerate(zip(self.interfaces, self.layers, strict=True)):
-            chosen = None if layers is None else [layer for layer in layers if own.start <= layer < own.stop]
-            if chosen != []:
-                q = q.replace(k, interface.step(self.place(point.q, k), point.found[k], chosen))
+        for k, (interface, place) in enumerate(self._places(point.q, point)):
+            if self.gaussian or layers is None or k in layers:
+                q = q.replace(k, interface.step(place, layers))
         return q
 
     def refined(self, q: LayeredFactors) -> LayeredFactors:
@@ -184,8 +178,11 @@ class Problem:
 
         Where there is nothing between they are the old ones.
         """
-        parts = zip(self.interfaces, old.layers, new.layers, strict=True)
-        return LayeredFactors(tuple(one.shorter(*ends, share) for one, *ends in parts), old.auxiliary)
+        layers = tuple(
+            part_way(before, after, share) if isinstance(before, GaussianFactors) else before
+            for before, after in zip(old.layers, new.layers, strict=True)
+        )
+        return LayeredFactors(layers, old.auxiliary)
 
     def sweep(self, point: Point, groups: Partition, *, surrogate: bool) -> LayeredFactors:
         """Return the factors after groups of latents were updated one after another, the members of each at once.
@@ -195,9 +192,9 @@ class Problem:
         if not self.gaussian and (surrogate or np.any(groups.sizes != 1)):
             raise ArgumentError("groups must be None, and blocks single latents, for latents that are not Gaussian.")
         q = point.q
-        for k, (interface, part) in enumerate(zip(self.interfaces, self.latents, strict=True)):
-            own = groups if len(self.interfaces) == 1 else groups.within(part)
-            q = q.replace(k, interface.sweep(self.place(q, k), point.found[k], own, surrogate=surrogate))
+        for k, (interface, part) in enumerate(zip(self.interfaces, slices_of(self.model.latent_sizes), strict=False)):
+            own = groups if self.gaussian else groups.within(part)
+            q = q.replace(k, interface.sweep(self.place(q, k, point), own, surrogate=surrogate))
         return q
 
 

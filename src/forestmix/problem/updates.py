@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import array_api_compat
+
 
 def forest_mixture_update(mean: Any, gradient: Any, prior_precision: Any, D: Any, information: Any) -> tuple[Any, Any]:
     """Return the means and standard deviations that maximise the surrogate of every latent (paper, Theorem 2).
@@ -21,6 +23,8 @@ def forest_mixture_update(mean: Any, gradient: Any, prior_precision: Any, D: Any
 
 
 def part_way(old: Any, new: Any, share: Any) -> Any:
-    """Return Gaussian factors that go the fraction ``share`` of the way, in the means and in the precisions."""
+    """Return Gaussian factors the fraction ``share`` of the way, (N, 1), in the means and in the precisions."""
+    xp, device = array_api_compat.array_namespace(old.mean), array_api_compat.device(old.mean)
+    share = xp.asarray(share, dtype=old.mean.dtype, device=device)
     precision = (1 - share) * old.sd**-2 + share * new.sd**-2
     return type(old)(old.mean + share * (new.mean - old.mean), precision**-0.5)

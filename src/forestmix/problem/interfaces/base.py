@@ -15,7 +15,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self
@@ -23,13 +22,10 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from forestmix.arrays import Array, total
-from forestmix.engines.protocol import Want
-from forestmix.engines.reference import ReferenceEngine
 from forestmix.errors import ArgumentError
-from forestmix.latents import Batch, Factors, GaussianFactors, SpikeSlabFactors
+from forestmix.latents import LATENTS, Batch, Factors, GaussianFactors, SpikeSlabFactors
 from forestmix.model import Layer, Observations
 from forestmix.partition import Partition
-from forestmix.problem.updates import part_way
 
 #: How many units of rounding, relative to the size of its terms, an objective may seem to fall by.
 ROUNDING_UNITS = 64
@@ -50,21 +46,18 @@ class Acceleration(Enum):
     NONE = auto()
 
 
-@dataclass(frozen=True)
-class Above:
-    """What a layer of latents has above it: its family, and the mean of its natural parameter."""
-
-    family: Any
-    eta: Array
-
-
 class Place(NamedTuple):
-    """What an interface is given: what its rows have seen, their parents, and what these have above them."""
+    """What an interface is given.
+
+    ``seen``: what its rows have seen; ``parents``: their factors, with ``auxiliary`` parameters; ``eta``: the mean of
+    the parents' own natural parameter; ``known``: what an engine has found there, or elsewhere, if it has been asked.
+    """
 
     seen: Array
     parents: Any
     auxiliary: Any
-    above: Above
+    eta: Array
+    known: Any = None
 
 
 class Interface(ABC):
@@ -72,7 +65,7 @@ class Interface(ABC):
 
     Args:
         layer: the layer of the rows.
-        kind: the class of the parents' factors.
+        above: the family of the parents.
         data: the observations, where the rows are those of x, and ``None`` for latent rows.
         objective: the bound on ``E a(eta_i)``: "elbo" for itself, or "fm".
 
@@ -82,8 +75,9 @@ class Interface(ABC):
     by_engine: ClassVar[bool] = False
     acceleration = Acceleration.NONE
 
-    def __init__(self, layer: Layer, kind: type[Factors], data: Observations | None, objective: str) -> None:
-        self.layer, self.kind, self.data, self.objective = layer, kind, data, objective
+    def __init__(self, layer: Layer, above: Any, data: Observations | None, objective: str) -> None:
+        self.layer, self.above, self.data, self.objective = layer, above, data, objective
+        self.kind = LATENTS[type(above)]
 
     @property
     def observed(self) -> Array | None:
@@ -104,8 +98,8 @@ class Interface(ABC):
 
     def majorant(self, kappa: Array, sd: Array) -> Array:
         """Return ``D_j = (1 / sd_j) sum_i |w_ij| s_i kappa_i``, which serves all parents at once (paper, Theorem 2)."""
-        found = ReferenceEngine().curvatures(self.layer, kappa, sd, Want.CURVATURE)[0]
-        return found.astype(np.float64) / sd
+        size = abs(self.layer.weights)
+        return size.adjoint(kappa * size.forward(sd)).astype(np.float64) / sd
 
     def exact_curvature(self, kappa: Array) -> Array:
         """Return ``H_j = sum_i w_ij^2 kappa_i``, which serves one parent by itself."""
@@ -123,22 +117,14 @@ class Interface(ABC):
         """Return the terms of the rows, 0 where a row is missing."""
         return terms if self.observed is None else np.where(self.observed, terms, 0.0)
 
-    def given(self, layers: Sequence[Any], count: int) -> Any:
-        """Return the factors of the parents from those of the latent layers they are, for so many observations."""
-        return layers[0].expanded(count)
-
-    def split(self, parents: Any) -> tuple[Any, ...]:
-        """Return the factors of each latent layer that the parents are."""
-        return (parents,)
-
-    def first(self, above: Above) -> Any:
-        """Return the parents to start with: those of the prior.
+    def first(self, eta: Array) -> Any:
+        """Return the parents to start with: those of the prior, whose natural parameter is eta.
 
         One so wide that the squares of its values would overflow is cut down to what is left, by a precision that
         others do not feel.
         """
         least = WIDEST**-2 / float(np.finfo(self.layer.dtype).max)
-        return self.kind.tilted(above.family, above.eta, np.full_like(above.eta, least), np.zeros_like(above.eta))
+        return self.kind.tilted(self.above, eta, np.full_like(eta, least), np.zeros_like(eta))
 
     def start(self, parents: Any, *, best: bool = False) -> Batch | None:
         """Return auxiliary parameters to start with, safe ones or the best; ``None`` where there are none to keep."""
@@ -160,15 +146,16 @@ class Interface(ABC):
         """Return by how much more the rows lose here than at another bound, (N, n)."""
         return self.excess(place.parents, place.auxiliary) - other.excess(at_other.parents, at_other.auxiliary)
 
-    def evaluate(self, place: Place, known: Any = None) -> tuple[Array, Array, Any]:
-        """Return this part of the bound, the size of its terms, (N,) each, and what else is known at the place.
+    def evaluate(self, place: Place) -> tuple[Array, Array, Any]:
+        """Return this part of the bound, the size of its terms, (N,) each, and what an engine has found there.
 
-        ``known`` is what was known at another place, and may help.
+        What is known at another place may help.
         """
-        parents, above = place.parents, place.above
-        divergence, excess = parents.relative_entropy(above.family, above.eta), self.total_excess(*place[1:3])
+        parents = place.parents
+        divergence = parents.relative_entropy(self.above, place.eta)
+        excess = self.total_excess(parents, place.auxiliary)
         value, size = -total(divergence) - excess, total(np.abs(divergence)) + np.abs(excess)
-        size = size + total(_cancelling(parents, above))
+        size = size + total(_cancelling(parents, self.above, place.eta))
         if self.data is None:
             return value, size, None
         terms = self.layer.family.expectations(self.data.x, self.eta(parents), np.zeros(()))
@@ -193,46 +180,45 @@ class Interface(ABC):
         return np.sqrt(self.layer.weights.square().forward(np.full((1, m), 1 / m)).astype(np.float64))
 
     @abstractmethod
-    def target(self, place: Place, known: Any = None) -> Factors:
+    def target(self, place: Place) -> Factors:
         """Return the factors that each parent would take by itself, the others held."""
 
-    def step(self, place: Place, known: Any = None, layers: Sequence[int] | None = None) -> Any:
+    def step(self, place: Place, layers: Sequence[int] | None = None) -> Any:
         """Return the parents after a parallel step that is made not to lower the bound.
 
         That is the target itself where the parents are apart in the bound, so that all may go there at once. ``layers``
         are those of them to update, ``None`` for all.
         """
-        return self.target(place, known)
+        return self.target(place)
 
-    def shorter(self, old: Any, new: Any, share: Array) -> Any:
-        """Return Gaussian parents the fraction ``share`` of the way, (N, 1), and the old ones of other families."""
-        return part_way(old, new, share) if isinstance(old, GaussianFactors) else old
-
-    def sweep(self, place: Place, known: Any, groups: Partition, *, surrogate: bool) -> Any:
+    def sweep(self, place: Place, groups: Partition, *, surrogate: bool) -> Any:
         """Return the parents after the groups were updated one after another, the members of each at once."""
         raise ArgumentError(
-            f"Coordinate ascent is not available for {type(place.above.family).__name__} latents under "
+            f"Coordinate ascent is not available for {type(self.above).__name__} latents under "
             f"{self.layer.family!r} rows in a model that also has latents of other families. Use algorithm='fm'."
         )
 
-    def moves(self, place: Place, known: Any) -> tuple[Array, Array]:
+    def moves(self, place: Place) -> tuple[Array, Array]:
         """Return how far the parents would still move, each by itself, in their standard deviations, squared: (N,).
 
         And the relative errors of the variances of Gaussian ones, squared. A factor that is all but certain is measured
         by what it would become; counts that are certain of different values are very far apart.
         """
-        q, goal = place.parents, self.target(place, known)
+        q, goal = place.parents, self.target(place)
         sd = np.maximum(q.sd, np.maximum(goal.sd, np.finfo(np.float64).eps if q.discrete else 0.0))
         move = np.divide(goal.mean - q.mean, sd, out=np.zeros(q.mean.shape), where=sd > 0)
         ratio = (q.sd / goal.sd) ** 2 - 1 if isinstance(q, GaussianFactors) else np.zeros((1, 1))
         return np.sum(move**2, axis=1), np.sum(np.broadcast_to(ratio**2, q.mean.shape), axis=1)
 
-    def gradient_rounding(self, place: Place, known: Any) -> Array:
+    def gradient_rounding(self, place: Place) -> Array:
         """Return what rounding leaves of the relative gradient norm, (N,)."""
         return np.full(len(place.parents.mean), ROUNDING_UNITS * self.rounding_unit)
 
-    def distance(self, place: Place, known: Any, *, exactly: bool) -> Array:
-        """Return how many posterior standard deviations a mean may be from the optimum, (N,); 0 where nobody knows."""
+    def distance(self, place: Place, *, exactly: bool) -> Array:
+        """Return how many posterior standard deviations a mean may be from the optimum, (N,); 0 where nobody knows.
+
+        ``exactly``: by a factor of the curvature, where that is affordable.
+        """
         return np.zeros(len(place.parents.mean))
 
     def in_range(self, known: Any, objective: Array) -> bool:
@@ -252,11 +238,9 @@ def with_columns(factors: Factors, members: Array, other: Factors) -> Factors:
     return type(factors)(*changed)
 
 
-def _cancelling(q: Factors, above: Above) -> Array:
+def _cancelling(q: Factors, above: Any, eta: Array) -> Array:
     """Return the size of what cancels in a divergence, besides its own: that of a normal mean's distance."""
-    if isinstance(q, GaussianFactors | SpikeSlabFactors):
-        mean = q.mean if isinstance(q, GaussianFactors) else q.slab_mean
-        share = 1.0 if isinstance(q, GaussianFactors) else q.inclusion
-        sizes = (np.abs(mean) + np.abs(above.eta)) / above.family.sd
-        return share * np.abs(mean - above.eta) / above.family.sd * sizes
-    return np.abs(above.eta * q.mean)
+    if not isinstance(q, GaussianFactors | SpikeSlabFactors):
+        return np.abs(eta * q.mean)
+    mean, share = (q.mean, 1.0) if isinstance(q, GaussianFactors) else (q.slab_mean, q.inclusion)
+    return share * np.abs(mean - eta) * (np.abs(mean) + np.abs(eta)) / above.sd**2

@@ -79,8 +79,8 @@ class RowAuxiliary(Batch):
 class CountParents(Interface):
     """Rows that are not Gaussian, under parents that are counts."""
 
-    def __init__(self, layer: Layer, kind: type[Factors], data: Observations | None) -> None:
-        super().__init__(layer, kind, data, "fm")
+    def __init__(self, layer: Layer, above: Any, data: Observations | None) -> None:
+        super().__init__(layer, above, data, "fm")
         self.entries = Entries.of(layer)
         self.family: Any = layer.family.take(self.entries.row)
 
@@ -113,9 +113,9 @@ class CountParents(Interface):
         parentless = np.bincount(self.entries.row, minlength=self.entries.shape[0]) == 0
         return self.masked(np.where(parentless, 0.0, bound - self.layer.family.log_partition(self.eta(parents))))
 
-    def target(self, place: Place, known: Any = None) -> Factors:
+    def target(self, place: Place) -> Factors:
         """Return the maximiser of the bound in each parent, which with the auxiliary parameters held is exact."""
-        seen, parents, auxiliary, above = place
+        seen, parents, auxiliary, eta, _ = place
         entries = self.entries
         statistic = np.broadcast_to(self.layer.family.statistic(seen), (len(parents.mean), self.layer.size))
         statistic, there = statistic[:, entries.row], True if self.observed is None else self.observed[:, entries.row]
@@ -127,7 +127,7 @@ class CountParents(Interface):
                 inside = (auxiliary.c + entries.weight * y) / auxiliary.epsilon
                 told = statistic * entries.weight * y - auxiliary.epsilon * a(inside)
                 # A missing row says nothing, also where its ``a`` is beyond the range of numbers.
-                columns.append(entries.sum_columns(np.where(there, told, 0.0)) + y * above.eta)
+                columns.append(entries.sum_columns(np.where(there, told, 0.0)) + y * eta)
             return np.stack(columns, axis=-1)
 
         return self.kind.from_table(log_weights(self.kind, table))  # type: ignore[attr-defined]

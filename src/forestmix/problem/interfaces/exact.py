@@ -36,8 +36,8 @@ NEGLIGIBLE = 1e-18
 class ExactCounts(Interface):
     """Rows under parents that are counts, on the ELBO. There is no parallel step here: ``sweep`` goes one by one."""
 
-    def __init__(self, layer: Layer, kind: type[Factors], data: Observations | None) -> None:
-        super().__init__(layer, kind, data, "elbo")
+    def __init__(self, layer: Layer, above: Any, data: Observations | None) -> None:
+        super().__init__(layer, above, data, "elbo")
         self.entries = Entries.of(layer)
         self.by_log = isinstance(layer.family.unweighted, Poisson)
 
@@ -46,18 +46,18 @@ class ExactCounts(Interface):
         expected = np.stack([self._of(k)._expected(parents.log_table[k]) for k in range(len(parents.mean))])  # type: ignore[attr-defined]
         return self.masked(np.maximum(expected - self.layer.family.log_partition(self.eta(parents)), 0.0))
 
-    def target(self, place: Place, known: Any = None) -> Factors:
+    def target(self, place: Place) -> Factors:
         """Return the exact coordinate update of every parent, the others held."""
         return self._updated(place, np.arange(self.entries.shape[1]))
 
-    def step(self, place: Place, known: Any = None, layers: Any = None) -> Factors:
+    def step(self, place: Place, layers: Any = None) -> Factors:
         """Raise: nothing makes a parallel step safe here."""
         raise ArgumentError(
             "objective must be 'auto' or 'fm' for parallel steps of counts under rows that are not Gaussian; the ELBO "
             "is climbed by algorithm='cavi', also from a result: infer(model, x, 'cavi', init=result)."
         )
 
-    def sweep(self, place: Place, known: Any, groups: Partition, *, surrogate: bool) -> Factors:
+    def sweep(self, place: Place, groups: Partition, *, surrogate: bool) -> Factors:
         """Return the parents after each was updated in turn."""
         for members in groups.lists():
             found = with_columns(place.parents, members, self._updated(place, members))
@@ -71,7 +71,7 @@ class ExactCounts(Interface):
     def _updated(self, place: Place, members: Array) -> Factors:
         """Return the exact coordinate update of the chosen parents, each with the others held."""
         seen, q = place.seen, place.parents
-        eta, known = np.broadcast_to(place.above.eta, q.mean.shape), q.log_table
+        eta, known = np.broadcast_to(place.eta, q.mean.shape), q.log_table
         tables = [[self._of(k)._table(j, k, seen[k], known[k], eta[k, j]) for j in members] for k in range(len(eta))]
         length = max(len(table) for own in tables for table in own)
         padded = [[np.pad(table, (0, length - len(table)), constant_values=-np.inf) for table in own] for own in tables]

@@ -29,21 +29,21 @@ class GaussianParents(Interface):
         eta, spread = self.eta(parents), self.spread(parents)
         return self.masked(self.layer.family.log_partition_gap(eta, spread, np.zeros_like(spread)))
 
-    def target(self, place: Place, known: Any = None) -> GaussianFactors:
+    def target(self, place: Place) -> GaussianFactors:
         """Return the exact coordinate step of each parent, from the curvature at the current rows."""
         return self._updated(place, alone=True)
 
-    def step(self, place: Place, known: Any = None, layers: Any = None) -> GaussianFactors:
+    def step(self, place: Place, layers: Any = None) -> GaussianFactors:
         """Return the forest mixture step."""
         return self._updated(place, alone=False)
 
     def _updated(self, place: Place, *, alone: bool) -> GaussianFactors:
         """Return the parents after a step of all at once, or of each ``alone``, for which D is the exact curvature."""
-        family, parents, above = self.layer.family, place.parents, place.above
+        family, parents = self.layer.family, place.parents
         expected = family.expected_log_partition(self.eta(parents), self.spread(parents))
         kappa, error = self.masked(expected.curvature), self.masked(family.statistic(place.seen) - expected.slope)
-        prior = above.family.sd.astype(np.float64) ** -2.0
-        gradient = self.layer.weights.adjoint(error) - prior * (parents.mean - above.eta)
+        prior = self.above.sd.astype(np.float64) ** -2.0
+        gradient = self.layer.weights.adjoint(error) - prior * (parents.mean - place.eta)
         sd = np.broadcast_to(parents.sd, parents.mean.shape)
         D = self.majorant(kappa, sd)
         information = D if self.objective == "fm" else self.exact_curvature(kappa)

@@ -22,9 +22,10 @@ import scipy
 
 from forestmix.arrays import Array, inner, total
 from forestmix.latents import BernoulliFactors, Factors, SpikeSlabFactors, solve_tilt
+from forestmix.model import Layer, Observations
 from forestmix.partition import Partition
 from forestmix.problem.conjugate import conjugate_gradients, dot
-from forestmix.problem.interfaces.base import Above, Acceleration, Interface, Place, with_columns
+from forestmix.problem.interfaces.base import Acceleration, Interface, Place, with_columns
 from forestmix.weights.gram import precision_matrix
 
 #: For objective "fm": epsilon is proportional to |w| times a standard deviation of at least this share of the largest.
@@ -47,10 +48,10 @@ class GaussianRows(Interface):
     problem of its own, for ``latents.solve_tilt``. Objective "fm" has the paper's epsilon, and D for variances too.
     """
 
-    @property
-    def acceleration(self) -> Acceleration:  # type: ignore[override]
-        """Newton's steps from tilts on the ELBO; the paper's bound takes plain steps."""
-        return Acceleration.TILTED if self.objective == "elbo" else Acceleration.NONE
+    def __init__(self, layer: Layer, above: Any, data: Observations | None, objective: str, *, alone: bool) -> None:
+        super().__init__(layer, above, data, objective)
+        # The paper's bound takes plain steps.
+        self.acceleration = Acceleration.TILTED if alone and objective == "elbo" else Acceleration.NONE
 
     @property
     def kappa(self) -> Array:
@@ -87,30 +88,30 @@ class GaussianRows(Interface):
             return 0.5 * total(self.information[0] * parents.variance)
         return super().total_excess(parents, auxiliary)
 
-    def target(self, place: Place, known: Any = None) -> Factors:
+    def target(self, place: Place) -> Factors:
         """Return the exact coordinate update of each parent; for "fm" the update of the paper, which is one too."""
-        parents, above = place.parents, place.above
+        parents = place.parents
         slope = self.slope(place.seen, parents)
         H = self._paper_curvature(parents) if self.objective == "fm" else self.information[0]
-        return self.kind.tilted(above.family, above.eta, H, H * parents.mean + slope)
+        return self.kind.tilted(self.above, place.eta, H, H * parents.mean + slope)
 
-    def step(self, place: Place, known: Any = None, layers: Any = None) -> Factors:
+    def step(self, place: Place, layers: Any = None) -> Factors:
         """Return the maximiser of the surrogate for all parents at once."""
         if self.objective == "fm":
             return self.target(place)
-        return self.step_from(place.parents.mean, self.slope(place.seen, place.parents), place.above)
+        return self.step_from(place.parents.mean, self.slope(place.seen, place.parents), place.eta)
 
-    def step_from(self, mean: Array, slope: Array, above: Above) -> Factors:
+    def step_from(self, mean: Array, slope: Array, eta: Array) -> Factors:
         """Return the maximiser of the surrogate around any means, with the slope ``sum_i w_ij e_i`` of the rows there.
 
         The surrogate is that of the rows alone, so these means need not be those of any factors.
         """
         H, D = self.information
-        return solve_tilt(self.kind, above.family, above.eta, H, D, D * mean + slope, H * mean + slope)
+        return solve_tilt(self.kind, self.above, eta, H, D, D * mean + slope, H * mean + slope)
 
     def gradient(self, slope: Array, place: Place) -> Array:
         """Return ``g``, the slope of the ELBO in the means, from that of the rows, ``sum_i w_ij e_i``."""
-        return slope - place.parents.pull(place.above.family, place.above.eta, self.information[0])
+        return slope - place.parents.pull(self.above, place.eta, self.information[0])
 
     def image(self, step: Array) -> Array:
         """Return ``W^T kappa W step``."""
@@ -150,7 +151,7 @@ class GaussianRows(Interface):
             return otherwise
         return scipy.linalg.cho_solve(made, right, check_finite=False)
 
-    def distance(self, place: Place, known: Any, *, exactly: bool) -> Array:
+    def distance(self, place: Place, *, exactly: bool) -> Array:
         """Return how far the optimum is by Newton's equations, in posterior standard deviations, (N,).
 
         It is ``(g^T C^-1 g)^(1/2)``, g the slope in the means and C its curvature, with that of a Gaussian prior added
@@ -158,10 +159,9 @@ class GaussianRows(Interface):
         square is the nats that are missing. At a saddle it is infinite.
         """
         if self.acceleration is Acceleration.NONE:
-            return super().distance(place, known, exactly=exactly)
-        q, above = place.parents, place.above
-        zero = np.zeros_like(above.eta)
-        start = self.kind.tilted(above.family, above.eta, zero, zero)
+            return super().distance(place, exactly=exactly)
+        q, zero = place.parents, np.zeros_like(place.eta)
+        start = self.kind.tilted(self.above, place.eta, zero, zero)
         far = start.sd + np.abs(q.mean - start.mean) if q.straight_tails else start.sd
         slope = self.gradient(self.slope(place.seen, q), place)
         with np.errstate(divide="ignore", over="ignore"):
@@ -170,9 +170,9 @@ class GaussianRows(Interface):
         maximum: Array = np.all(np.isfinite(step), axis=1)
         return np.where(maximum, np.sqrt(np.maximum(inner(slope, np.where(maximum[:, None], step, 0.0)), 0.0)), np.inf)
 
-    def gradient_rounding(self, place: Place, known: Any) -> Array:
+    def gradient_rounding(self, place: Place) -> Array:
         """Return what rounding leaves of the gradient norm, (N,): of the means themselves, and of the rows' slopes."""
-        least = super().gradient_rounding(place, known)
+        least = super().gradient_rounding(place)
         if self.acceleration is Acceleration.NONE:
             return least
         q = place.parents
@@ -181,24 +181,24 @@ class GaussianRows(Interface):
         moves = own + q.sd * slope
         return np.maximum(least, self.rounding_unit * np.sqrt(inner(moves, moves) / moves.shape[1]))
 
-    def sweep(self, place: Place, known: Any, groups: Partition, *, surrogate: bool) -> Factors:
+    def sweep(self, place: Place, groups: Partition, *, surrogate: bool) -> Factors:
         """Return the parents after each was set to its exact optimum in turn; the row errors go along."""
-        seen, parents, _, above = place
+        seen, parents, _, eta, _ = place
         order = groups.members
         H, columns = self.information[0], self.layer.weights.columns()
         starts, rows, values = columns.indptr, columns.indices, columns.data.astype(np.float64)
         kappa = np.ascontiguousarray(np.broadcast_to(self.kappa, seen.shape))
         error = kappa * (seen - self.eta(parents))
-        H, eta = (np.ascontiguousarray(np.broadcast_to(part, parents.mean.shape)) for part in (H, above.eta))
+        H, eta = (np.ascontiguousarray(np.broadcast_to(part, parents.mean.shape)) for part in (H, eta))
         mean = parents.mean.copy()
         if self.kind in (BernoulliFactors, SpikeSlabFactors):
             own = [np.array(getattr(parents, name)) for name in parents._names()]
-            _sweep_spike_slab((starts, rows, values, order, H), eta, above.family, (mean, error, kappa), own)
+            _sweep_spike_slab((starts, rows, values, order, H), eta, self.above, (mean, error, kappa), own)
             return self.kind(*own)
         for j in order:
             part = slice(starts[j], starts[j + 1])
             h = H[:, j] * mean[:, j] + error[:, rows[part]] @ values[part]
-            new = self.kind.tilted(above.family.take(np.array([j])), eta[:, j, None], H[:, j, None], h[:, None])
+            new = self.kind.tilted(self.above.take(np.array([j])), eta[:, j, None], H[:, j, None], h[:, None])
             change = new.mean[:, 0] - mean[:, j]
             error[:, rows[part]] -= kappa[:, rows[part]] * values[part] * change[:, None]
             mean[:, j] = new.mean[:, 0]

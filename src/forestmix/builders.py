@@ -64,16 +64,12 @@ def _fitted(estimator: Any, name: str) -> Any:
 
 
 def _each(name: str, given: Any, count: int, default: Any) -> Sequence[Any]:
-    """Return one entry for each layer."""
-    if given is None:
-        return [default] * count
-    if isinstance(given, list | tuple) and len(given) == count and count > 1:
-        return given
-    if count == 1:
-        return [given[0] if isinstance(given, list | tuple) and len(given) == 1 else given]
-    if not isinstance(given, list | tuple):
-        return [given] * count
-    raise ArgumentError(f"{name} must have one entry for each of the {count} layers; got {len(given)}.")
+    """Return one entry for each layer; for a single one a list may be its entries, as of one bias for each row."""
+    if not isinstance(given, list | tuple) or (count == 1 and len(given) != 1):
+        return [default if given is None else given] * count
+    if len(given) != count:
+        raise ArgumentError(f"{name} must have one entry for each of the {count} layers; got {len(given)}.")
+    return given
 
 
 def _family(given: Any) -> Any:

@@ -14,14 +14,10 @@ def leave_out(seconds: Callable[[], float]) -> None:
 
 
 class WorkClock:
-    """Seconds since it was made, without those that were left out, on whatever thread."""
+    """Seconds since it was made, and ``passed`` before, without those that were left out, on whatever thread."""
 
-    def __init__(self) -> None:
-        self._began = _now()
-
-    def go_on_from(self, seconds: float) -> None:
-        """Count these seconds as passed."""
-        self._began = _now() - seconds
+    def __init__(self, passed: float = 0.0) -> None:
+        self._began = _now() - passed
 
     def seconds(self) -> float:
         """Return the seconds so far."""

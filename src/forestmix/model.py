@@ -45,10 +45,6 @@ class Prior:
         if isinstance(family, PriorFamily):
             family.check_bias(self.bias)
 
-    def start(self) -> tuple[Array, Array]:
-        """Return mean and standard deviation of a Gaussian prior, where a run starts."""
-        return self.bias, self.family.sd
-
     def variance_of(self, c: Array) -> Array:
         """Return the variance of ``c^T y`` under a Gaussian prior, for each vector c of (..., m)."""
         return np.sum((self.family.sd.astype(np.float64) * c) ** 2, axis=-1)

@@ -93,15 +93,17 @@ def column_labels(frame: Any) -> tuple[Any, ...] | None:
     """Return the labels of a data frame's columns; ``None`` for what is no frame, or has only numbered its columns."""
     if not hasattr(frame, "columns") or not hasattr(frame, "to_numpy"):
         return None
-    numbered = type(frame.columns).__name__ == "RangeIndex" and list(frame.columns) == list(range(len(frame.columns)))
-    return None if numbered else tuple(map(plain_label, frame.columns))
+    return _labels(frame.columns)
 
 
 def row_labels(frame: Any) -> tuple[Any, ...] | None:
     """Return the labels of the rows of a frame or series of pandas; ``None`` for others, and if they are numbered."""
     if not type(frame).__module__.startswith("pandas") or not hasattr(frame, "to_numpy") or not hasattr(frame, "index"):
         return None
-    index = frame.index
+    return _labels(frame.index)
+
+
+def _labels(index: Any) -> tuple[Any, ...] | None:
     numbered = type(index).__name__ == "RangeIndex" and list(index) == list(range(len(index)))
     return None if numbered else tuple(map(plain_label, index))
 

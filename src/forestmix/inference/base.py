@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
@@ -71,6 +71,17 @@ class Steps(Memory, ABC):
 
     def forget(self, which: Array) -> None:
         """Drop what led to a proposal that the loop refused for the observations marked in ``which``."""
+
+
+class Rule(Steps):
+    """Steps that carry nothing from one iteration to the next: a function of problem and point."""
+
+    def __init__(self, step: Callable[[Any, Any], Proposal]) -> None:
+        self._step = step
+
+    def propose(self, problem: Any, point: Any) -> Proposal:
+        """Make the step."""
+        return self._step(problem, point)
 
 
 class Algorithm(ABC):

@@ -10,7 +10,7 @@ import numpy as np
 from forestmix.arrays import generator
 from forestmix.checks import one_of, whole_number
 from forestmix.errors import ArgumentError
-from forestmix.inference.base import Algorithm, Proposal, Steps
+from forestmix.inference.base import Algorithm, Proposal, Rule, Steps
 from forestmix.inference.schedule import Sweeps
 from forestmix.partition import Partition
 
@@ -43,27 +43,20 @@ class CAVI(Algorithm):
         generator(self.seed, "seed")
 
     def start(self, problem: Any, point: Any) -> Steps:
-        """Return sweeps, or greedy steps."""
+        """Return sweeps, or greedy updates."""
         if not problem.gaussian and (self.order == "greedy" or self.steps_per_iteration is not None):
             raise ArgumentError(
                 "order must be 'cyclic' or 'random', and steps_per_iteration None, for latents that are not Gaussian; "
                 f"got {self.order!r} and {self.steps_per_iteration!r}."
             )
         if self.order == "greedy":
-            return GreedySteps(self.steps_per_iteration or problem.size)
+            return Rule(self._update_greedily)
         everything = Partition.from_lists([np.arange(problem.size)])
         rng = generator(self.seed, "seed") if self.order == "random" else None
         return Sweeps(everything, rng, self.steps_per_iteration)
 
-
-class GreedySteps(Steps):
-    """Updates of the variables that raise the ELBO most, ``steps`` of them in every iteration."""
-
-    def __init__(self, steps: int) -> None:
-        self.steps = steps
-
-    def propose(self, problem: Any, point: Any) -> Proposal:
-        """Update one variable after another."""
-        rows = problem.rows
-        found = rows.engine.sweep_greedy(rows.sweep_start(point.rows), self.steps)
-        return Proposal(point.q.moved(*found), self.steps, self.steps)
+    def _update_greedily(self, problem: Any, point: Any) -> Proposal:
+        """Update one variable after another, always the one that raises the ELBO most."""
+        rows, steps = problem.rows, self.steps_per_iteration or problem.size
+        found = rows.engine.sweep_greedy(rows.sweep_start(point.rows), steps)
+        return Proposal(point.q.moved(*found), steps, steps)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from forestmix.checks import is_number
 from forestmix.errors import ArgumentError
-from forestmix.inference.base import Algorithm, Proposal, Steps
+from forestmix.inference.base import Algorithm, Proposal, Rule
 
 
 @dataclass(frozen=True)
@@ -36,18 +36,11 @@ class Damped(Algorithm):
         if not is_number(self.step) or not 0 < self.step <= 1:
             raise ArgumentError(f"step must be a number in (0, 1]; got {shown(self.step)}.")
 
-    def start(self, problem: Any, point: Any) -> DampedSteps:
-        """Return steps of this length."""
-        return DampedSteps(self.step)
+    def start(self, problem: Any, point: Any) -> Rule:
+        """Return the damped updates."""
+        return Rule(self._update)
 
-
-class DampedSteps(Steps):
-    """Updates of all variables at once, ``step`` of the way."""
-
-    def __init__(self, step: float) -> None:
-        self.step = step
-
-    def propose(self, problem: Any, point: Any) -> Proposal:
+    def _update(self, problem: Any, point: Any) -> Proposal:
         """Update all variables, damped; where the variances depend on the means they go the same part of the way."""
         rows, old = problem.rows, point.q
         whole = old.replace(0, rows.target(problem.place(old, 0, point)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from reprlib import repr as shown
 from typing import Any, ClassVar
 
@@ -13,10 +14,10 @@ from forestmix.checks import one_of
 from forestmix.engines.protocol import Capability, Engine, require
 from forestmix.errors import ArgumentError
 from forestmix.inference.accelerate import ConjugateSteps
-from forestmix.inference.base import Algorithm, Steps, choose_objective
+from forestmix.inference.base import Algorithm, Rule, Steps, choose_objective
 from forestmix.inference.metric import newton
 from forestmix.inference.newton import TiltedNewton
-from forestmix.inference.plain import GroupSteps, PlainSteps
+from forestmix.inference.plain import PlainSteps, group_steps
 from forestmix.inference.workers import WorkerSteps, check_workers
 from forestmix.model import DEF, Observations
 from forestmix.partition import Partition, check_groups
@@ -94,7 +95,7 @@ class ForestMixture(Algorithm):
         if self.workers is not None:
             return WorkerSteps.at(problem, self.workers)
         if self.groups is not None:
-            return GroupSteps(Partition.of("groups", self.groups, problem.size))
+            return Rule(partial(group_steps, Partition.of("groups", self.groups, problem.size)))
         if not self.accelerated or problem.acceleration is Acceleration.NONE:
             return PlainSteps(self.schedule)
         method = self.accelerate if isinstance(self.accelerate, str) else "auto"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
 from forestmix.checks import flag, whole_number
-from forestmix.inference.base import Algorithm, Proposal, Steps
+from forestmix.inference.base import Algorithm, Proposal, Rule
 from forestmix.partition import Partition, check_groups
 
 
@@ -39,24 +40,17 @@ class Hogwild(Algorithm):
             check_groups("blocks", self.blocks)
         flag("synchronous", self.synchronous)
 
-    def start(self, problem: Any, point: Any) -> BlockSweeps:
+    def start(self, problem: Any, point: Any) -> Rule:
         """Return sweeps of the blocks."""
         if isinstance(self.blocks, int | np.integer):
             count = min(int(self.blocks), problem.size)
             blocks = Partition.from_lists(np.array_split(np.arange(problem.size), count))
         else:
             blocks = Partition.of("blocks", self.blocks, problem.size)
-        return BlockSweeps(blocks, bool(self.synchronous))
+        return Rule(partial(self._update, blocks))
 
-
-class BlockSweeps(Steps):
-    """A sweep of every block in each iteration, side by side."""
-
-    def __init__(self, blocks: Partition, synchronous: bool) -> None:
-        self.blocks, self.synchronous = blocks, synchronous
-
-    def propose(self, problem: Any, point: Any) -> Proposal:
-        """Sweep every block once."""
+    def _update(self, blocks: Partition, problem: Any, point: Any) -> Proposal:
+        """Sweep every block once, side by side."""
         rows = problem.rows
-        found = rows.engine.sweep_blocks(rows.sweep_start(point.rows), self.blocks, synchronous=self.synchronous)
-        return Proposal(point.q.moved(*found), int(self.blocks.sizes.max()), problem.size)
+        found = rows.engine.sweep_blocks(rows.sweep_start(point.rows), blocks, synchronous=bool(self.synchronous))
+        return Proposal(point.q.moved(*found), int(blocks.sizes.max()), problem.size)

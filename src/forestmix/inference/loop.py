@@ -123,7 +123,7 @@ class Run:
         for name in self.KEPT:
             setattr(self, name, state[name])
         self.records = list(zip(*state["records"], strict=True))
-        self.clock.go_on_from(float(self.records[-1][-1]))
+        self.clock = WorkClock(float(self.records[-1][-1]))
         if not len(self.active):
             return
         if len(self.active) < self.problem.n_observations:

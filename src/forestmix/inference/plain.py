@@ -31,16 +31,10 @@ class PlainSteps(Steps):
         return Proposal(q, steps, problem.size, retreats=shorter_if_needed(problem, point))
 
 
-class GroupSteps(Steps):
-    """One forest mixture step for each group of latents in every iteration."""
-
-    def __init__(self, groups: Partition) -> None:
-        self.groups = groups
-
-    def propose(self, problem: Any, point: Any) -> Proposal:
-        """Make one parallel step for each group."""
-        q = problem.sweep(point, self.groups, surrogate=True)
-        return Proposal(q, len(self.groups.sizes), problem.size, retreats=shorter_if_needed(problem, point))
+def group_steps(groups: Partition, problem: Any, point: Any) -> Proposal:
+    """Make one forest mixture step for each group of latents, one after another."""
+    q = problem.sweep(point, groups, surrogate=True)
+    return Proposal(q, len(groups.sizes), problem.size, retreats=shorter_if_needed(problem, point))
 
 
 def shorter_if_needed(problem: Any, point: Any) -> Iterable[Any]:

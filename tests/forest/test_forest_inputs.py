@@ -8,6 +8,8 @@ from scipy import special, stats
 from sklearn.datasets import load_iris
 
 import forestmix as fmx
+from forestmix.forest.parameters import observations_of
+from forestmix.forest.stochastic import _statistics
 from support.forest_models import log_density, log_given_parents, planted, small
 
 FAMILIES = ["gaussian", "bernoulli", "poisson"]
@@ -59,6 +61,19 @@ def test_data_frames_may_mix_flags_counts_and_gaps():
     frame["x5"] = "a"
     with pytest.raises(fmx.ArgumentError, match="X must hold real numbers; column 'x5' holds 'a'"):
         model.transform(frame)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_missing_entries_have_no_vote_on_the_prior_of_the_parents(family):
+    """Also in minibatches: what was not seen would only draw the shares towards the prior that they are to replace."""
+    model = small(family, np.random.default_rng(3), parents="observation")
+    X = model.sample(20, 3).x.astype(float)
+    X[:10, 0] = np.nan
+    forest, r = model._forest, model.responsibilities_
+    all_rows, seen = (observations_of(part, forest.family) for part in (X, X[10:]))
+    shares, alone = (_statistics(forest, part, r, shared=False)[-1] for part in (all_rows, seen))
+    assert shares[0] == pytest.approx(alone[0], abs=1e-12)
+    assert shares.sum(axis=1) == pytest.approx(1)
 
 
 @pytest.mark.parametrize("parents", ["shared", "observation"])

@@ -6,7 +6,6 @@ is not. The engines differ in how the parents are held; Gaussian leaves with sha
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -19,7 +18,6 @@ from forestmix.forest.leaves import (
     backtracked,
     latent_step,
     leaf_sums,
-    moments,
     pair_scores,
     rows,
     weighted,
@@ -50,8 +48,12 @@ class State:
 
 
 @dataclass(frozen=True)
-class Engine(ABC):
-    """EM on given observations."""
+class Engine:
+    """EM on given observations, with one forest for all of them.
+
+    ``q(e_ij) ∝ pi_ij exp(sum_s E log p_hat(x_si | y_sj))``. For Gaussian leaves every step is exact, by matrix products
+    of x with (N, m) and (n, m) arrays.
+    """
 
     data: Observations
 
@@ -60,33 +62,18 @@ class Engine(ABC):
         forest, q = centred(state.forest, self.latents(state))
         return self.maximise(replace(state, forest=forest, latents=q), settings, temperature)
 
-    @abstractmethod
-    def latents(self, state: State) -> GaussianFactors:
-        """Return a better ``q(y)``."""
-
-    @abstractmethod
-    def maximise(self, state: State, settings: Settings, temperature: float = 1.0) -> State:
-        """Learn the leaves, then update the parents, at a temperature that divides their log-likelihood."""
-
-    @abstractmethod
-    def evaluate(self, state: State, infer_parents: bool = True) -> State:
-        """Return the state with its ELBO, and with the best parents if they are inferred."""
-
-
-class SharedParents(Engine):
-    """One forest for all observations; ``q(e_ij) ∝ pi_ij exp(sum_s E log p_hat(x_si | y_sj))``.
-
-    For Gaussian leaves every step is exact, by matrix products of x with (N, m) and (n, m) arrays.
-    """
-
     def latents(self, state: State) -> GaussianFactors:
         """Return the best ``q(y)`` for Gaussian leaves, else take one safeguarded step, tree by tree."""
         return latent_step(state.forest, self.data, state.latents, state.responsibilities)
 
+    def sums(self, forest: ForestParameters, q: GaussianFactors) -> LeafSums:
+        """Return the sums over observations that leaves are learned from."""
+        return leaf_sums(forest, self.data, q)
+
     def maximise(self, state: State, settings: Settings, temperature: float = 1.0) -> State:
-        """Update leaves, then parents, then their prior, which is the same for all variables."""
+        """Learn the leaves, then the parents, at a temperature that divides their scores, then their common prior."""
         forest, q = state.forest, state.latents
-        sums = leaf_sums(forest, self.data, q)
+        sums = self.sums(forest, q)
         if forest.noise is None:
             forest, scores = backtracked(
                 forest, sums.newton_step(), sums.value, lambda trial, wanted: pair_scores(trial, self.data, q, wanted)
@@ -102,14 +89,14 @@ class SharedParents(Engine):
         """Return the state with its ELBO, and with the best parents if they are inferred."""
         p, q = state.forest, state.latents
         if p.noise is not None:
-            scores = moments(self.data, q).gaussian_scores(p)
+            scores = self.sums(p, q).gaussian_scores(p)
         else:
             scores = pair_scores(p, self.data, q, None if infer_parents else state.responsibilities > 0)
         return valued(replace(state, responsibilities=best_parents(p, scores)) if infer_parents else state, scores)
 
 
 class ParentsPerObservation(Engine):
-    """A forest for each observation (paper, section 3.1): ``q(e_sij) ∝ pi_ij exp E log p_hat(x_si | y_sj)``.
+    """EM with a forest for each observation (paper, section 3.1): ``q(e_sij) ∝ pi_ij exp E log p_hat(x_si | y_sj)``.
 
     ``q(e)`` is (N, n, m) and never stored: it is made from ``q(y)`` a chunk of observations at a time. With it at its
     best, the ELBO is ``sum_si log sum_j pi_ij exp E log p_hat(x_si | y_sj) - KL(q(y) || p(y))``. ``responsibilities``
@@ -123,14 +110,18 @@ class ParentsPerObservation(Engine):
         chunks = self.chunks(state.forest, state.latents)
         return GaussianFactors.joined([latent_step(state.forest, some, part, r) for some, part, r, _ in chunks])
 
+    def sums(self, forest: ForestParameters, q: GaussianFactors) -> LeafSums:
+        """Return the sums of all pairs, with ``q(e)`` as weights."""
+        parts = [leaf_sums(forest, some, part, r) for some, part, r, _ in self.chunks(forest, q)]
+        return LeafSums(*(sum(column) for column in zip(*parts, strict=True)))
+
     def maximise(self, state: State, settings: Settings, temperature: float = 1.0) -> State:
         """Update leaves, and the prior of the parents where it is learned.
 
         Leaves are regressed with responsibilities as weights, or take a Newton step that lowers no variable's part.
         """
         forest, q = state.forest, state.latents
-        parts = [leaf_sums(forest, some, part, r) for some, part, r, _ in self.chunks(forest, q)]
-        sums = LeafSums(*(sum(column) for column in zip(*parts, strict=True)))
+        sums = self.sums(forest, q)
         if forest.noise is None:
             best = self.values(forest, q)
             forest, _ = backtracked(forest, sums.newton_step(), best, lambda trial, wanted: self.values(trial, q))
@@ -175,7 +166,7 @@ class ParentsPerObservation(Engine):
 
 def engine_for(data: Observations, shared: bool) -> Engine:
     """Return the engine for parents that all observations share, or that each has for itself."""
-    return SharedParents(data) if shared else ParentsPerObservation(data)
+    return Engine(data) if shared else ParentsPerObservation(data)
 
 
 def parents_of_observations(forest: ForestParameters, data: Observations, q: GaussianFactors) -> tuple[Array, Array]:

@@ -10,7 +10,7 @@ import scipy
 from forestmix.arrays import Array
 from forestmix.errors import ArgumentError
 from forestmix.families import Family, Gaussian
-from forestmix.forest.engines import Engine, SharedParents, State, engine_for
+from forestmix.forest.engines import Engine, State, engine_for
 from forestmix.forest.parameters import LARGEST, ForestParameters, counts, masked
 from forestmix.forest.settings import Settings
 from forestmix.forest.starts import proposals, starts
@@ -63,7 +63,7 @@ def learn_gaussian(data: Observations, settings: Settings, rng: np.random.Genera
     All starts get a few sweeps; the first two, which see all variables at once, and the best of the others are run to
     the end. A random start must be better than the first two by more than chance explains.
     """
-    engine, course = SharedParents(data), settings.course
+    engine, course = Engine(data), settings.course
     short = replace(settings, max_iter=min(_TRIAL, settings.max_iter))
     tried: list[State] = []
     for latents in starts(data.x, settings.n_trees, rng, settings.n_init):
@@ -86,7 +86,7 @@ def anneal(engine: Engine, latents: GaussianFactors, settings: Settings) -> Stat
     if settings.temperature > 1:
         for heat in np.geomspace(settings.temperature, 1.0, _COOLING, endpoint=False):
             state = engine.sweep(state, settings, float(heat))
-            if settings.course.tell(state, engine.data):
+            if settings.course.swept(state, engine.data):
                 break
     return climb(engine, state, settings)
 
@@ -103,7 +103,7 @@ def climb(engine: Engine, state: State, settings: Settings, part: float = 1.0) -
         state = engine.sweep(state, settings)
         trace.append(state.value)
         converged = len(trace) > 1 and trace[-1] - trace[-2] <= goal
-        course.tell(state, engine.data, max(_share(trace, goal), len(trace) / settings.max_iter))
+        course.swept(state, engine.data, max(_share(trace, goal), len(trace) / settings.max_iter))
     return replace(state, trace=trace, converged=converged)
 
 

@@ -11,12 +11,12 @@ import numpy as np
 
 from forestmix.arrays import Array, generator
 from forestmix.checks import is_number, one_of, whole_number
-from forestmix.clock import WorkClock
 from forestmix.errors import ArgumentError
 from forestmix.families import Bernoulli, Family, Gaussian, Poisson
 from forestmix.forest.parameters import ForestParameters, log_jacobian
-from forestmix.inference.loop import Callback, Iteration
+from forestmix.inference.loop import Callback
 from forestmix.model import Observations
+from forestmix.posterior import course
 
 if TYPE_CHECKING:
     from forestmix.forest.engines import State
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 FAMILIES: dict[str, type[Family]] = {"gaussian": Gaussian, "bernoulli": Bernoulli, "poisson": Poisson}
 
 
-class Course:
+class Course(course.Course):
     """What a fit tells on its way.
 
     The work is a number of parts, such as a start, a larger move, or learning the leaves of a family. How many there
@@ -39,30 +39,24 @@ class Course:
 
     """
 
-    def __init__(self, callback: Callback | None = None, report: Callable[..., Any] | None = None) -> None:
-        self.callback, self.clock = callback, WorkClock()
-        self.report = report or (lambda line: None)
+    def __init__(self, callback: Callback | None = None, report: Callable[[str], Any] = lambda line: None) -> None:
+        super().__init__(callback, single=False)
+        self.objectives = [np.nan]  # there is none before the first sweep, which is iteration 1
+        self.report = report
         self.scale: Array = np.ones(1)
-        self.stopped = False
-        self.sweeps, self.share = 0, 0.0
-        self.planned, self._done, self._part = 0.0, 0.0, 0.0
+        self.share, self.planned, self._done, self._part = 0.0, 0.0, 0.0, 0.0
 
     def begin(self, part: float = 1.0) -> None:
         """Begin a part of the work, which counts as so many; the one before it is done."""
         self._done, self._part = self._done + self._part, part
 
-    def tell(self, state: State, data: Observations, within: float = 0.0) -> bool:
+    def swept(self, state: State, data: Observations, within: float = 0.0) -> bool:
         """Tell of a sweep, after which so much of its part is done; return whether the fit is to stop."""
-        self.sweeps += 1
-        if self.callback is None or self.stopped:
-            return self.stopped
         done = (self._done + within * self._part) / max(self.planned, 1.0)
         self.share = max(self.share, min(done, 1.0))
-        mean, value, count = state.latents.mean, state.value - log_jacobian(data, self.scale), self.sweeps
-        sd, seconds = np.broadcast_to(state.latents.sd, mean.shape), self.clock.seconds()
-        info = Iteration(count, count, float(count), value, np.nan, seconds, mean, sd, self.share)
-        self.stopped = self.callback(info) is True
-        return self.stopped
+        mean, sd = state.latents.mean, state.latents.sd
+        value = state.value - log_jacobian(data, self.scale)
+        return self.tell(value, self.share, lambda: (mean, np.broadcast_to(sd**2, mean.shape)))
 
 
 @dataclass(frozen=True)
@@ -106,7 +100,7 @@ def checked_settings(given: dict[str, Any], callback: Callback | None = None) ->
         max_iter=min(whole_number("max_iter", given["max_iter"]), 2**53),
         tol=number_from("tol", given["tol"], 0.0),
         min_variance=number_from("min_noise", given["min_noise"], 1e-12, 1.0),
-        course=Course(callback, print if given["verbose"] else None),
+        course=Course(callback, print) if given["verbose"] else Course(callback),
     )
 
 

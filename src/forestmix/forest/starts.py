@@ -181,7 +181,7 @@ def reseeded(state: State, data: Observations, rng: np.random.Generator) -> Iter
     for out, split in sorted(tries, key=lambda pair: loss[pair[0]] - gain[pair[1]]):
         mean, sd = state.latents.mean.copy(), np.broadcast_to(state.latents.sd, state.latents.mean.shape).copy()
         mean[:, out], sd[:, out] = direction[:, split], SPREAD
-        yield GaussianFactors(mean, sd if data.observed is not None else sd[:1])
+        yield GaussianFactors(mean, sd)
 
 
 def loss_of_trees(state: State, data: Observations, label: Array) -> Array:

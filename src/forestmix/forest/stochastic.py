@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
 from forestmix.arrays import Array
 from forestmix.families import Family
-from forestmix.forest.engines import State, best_parents, engine_for, parents_of_observations
+from forestmix.forest.engines import State, best_parents, engine_for
 from forestmix.forest.given import infer_given
 from forestmix.forest.learning import learn
-from forestmix.forest.leaves import LeafSums, leaf_sums, moved
+from forestmix.forest.leaves import LeafSums, moved
 from forestmix.forest.parameters import ForestParameters
 from forestmix.forest.settings import Settings
 from forestmix.model import Observations
@@ -22,18 +21,6 @@ _FORGETTING = 0.7
 _LATENT_SWEEPS = 20
 #: The work of the epochs, in parts of that of the first batch.
 _EPOCHS = 40.0
-
-
-class _Averages(NamedTuple):
-    """Running averages for one observation: the leaves' statistics, and the shares of the parents."""
-
-    leaves: LeafSums
-    shares: Array
-
-    def blended(self, new: _Averages, rate: float) -> _Averages:
-        """Return the averages with the newest ones of weight ``rate``."""
-        parts = ((1 - rate) * a + rate * b for a, b in zip(self.leaves, new.leaves, strict=True))
-        return _Averages(LeafSums(*parts), (1 - rate) * self.shares + rate * new.shares)
 
 
 def learn_in_batches(
@@ -48,7 +35,7 @@ def learn_in_batches(
     course.planned += _EPOCHS
     first = learn(data.take(rng.permutation(N)[:batch_size]), family, settings, rng)
     forest, responsibilities = first.forest, first.responsibilities
-    averages: _Averages | None = None
+    averages: list[Array] = []
     best, trace, step = replace(first, value=-np.inf), [], 0
     # A move by a share of an sd gains the square of that share.
     tol = settings.tol if settings.shared else settings.tol**0.5
@@ -58,7 +45,7 @@ def learn_in_batches(
         for start in range(0, N - batch_size + 1, batch_size):
             rate = (step + 2.0) ** -_FORGETTING
             new = _statistics(forest, data.take(order[start : start + batch_size]), responsibilities, settings.shared)
-            averages = new if averages is None else averages.blended(new, rate)
+            averages = [(1 - rate) * a + rate * b for a, b in zip(averages, new, strict=True)] if step else new
             forest, responsibilities = _maximise(forest, averages, new, rate, N, settings)
             step += 1
         state = infer_given(engine, forest, responsibilities, parents=True, max_iter=_LATENT_SWEEPS, tol=tol)
@@ -68,25 +55,24 @@ def learn_in_batches(
         best = state if gain > 0 else best
         if gain <= settings.tol * data.x.size:
             return replace(best, trace=trace, converged=True)
-        if course.tell(best, data, (epoch + 1) / settings.max_iter):
+        if course.swept(best, data, (epoch + 1) / settings.max_iter):
             break
     return replace(best, trace=trace, converged=False)
 
 
-def _statistics(forest: ForestParameters, batch: Observations, responsibilities: Array, shared: bool) -> _Averages:
+def _statistics(forest: ForestParameters, batch: Observations, responsibilities: Array, shared: bool) -> list[Array]:
+    """Return the sums that leaves are learned from and, last, the shares of the parents, for one observation."""
     engine = engine_for(batch, shared)
     q = infer_given(engine, forest, responsibilities, parents=False, max_iter=_LATENT_SWEEPS, tol=1e-3).latents
-    weights = None if shared else parents_of_observations(forest, batch, q)[0]
-    sums = leaf_sums(forest, batch, q, weights)
-    shares = responsibilities if weights is None else weights.mean(axis=0)
-    return _Averages(LeafSums(*(part / len(batch.x) for part in sums)), shares)
+    shares = responsibilities if shared else engine.evaluate(State(forest, q, responsibilities)).responsibilities
+    return [*(part / len(batch.x) for part in engine.sums(forest, q)), shares]
 
 
 def _maximise(
-    forest: ForestParameters, averages: _Averages, new: _Averages, rate: float, N: int, settings: Settings
+    forest: ForestParameters, averages: list[Array], new: list[Array], rate: float, N: int, settings: Settings
 ) -> tuple[ForestParameters, Array]:
     """Return parameters and parents from the averages; a Newton step has the slope of the newest batch alone."""
-    leaves, latest = averages.leaves, new.leaves
+    leaves, shares, latest = LeafSums(*averages[:-1]), averages[-1], LeafSums(*new[:-1])
     if forest.noise is None:
         forest = moved(forest, leaves._replace(x=latest.x, xy=latest.xy).newton_step(), rate)
         scores = leaves.value
@@ -94,6 +80,6 @@ def _maximise(
         forest = leaves.gaussian(forest, settings.min_variance)
         scores = leaves.gaussian_scores(forest)
     if not settings.shared:
-        return settings.with_prior(forest, averages.shares), averages.shares
+        return settings.with_prior(forest, shares), shares
     responsibilities = best_parents(forest, N * scores)
     return settings.with_prior(forest, responsibilities.mean(axis=0)), responsibilities

@@ -6,6 +6,7 @@ import scipy.stats
 
 import forestmix as fmx
 from forestmix.scales import Exponential, Flat, FromData, HalfCauchy, HalfNormal, HalfStudentT, InverseGamma
+from forestmix.scales.distributions import weighted_sd
 
 POINTS = np.array([1e-6, 0.01, 0.3, 1.0, 2.5, 40.0])
 
@@ -84,12 +85,12 @@ def test_flat_is_not_proper():
 
 
 def test_prior_from_the_data():
-    given = FromData().given(np.array([1.0, 3.0, np.nan]), np.ones(3))
+    given = FromData().given_spread(weighted_sd(np.array([1.0, 3.0, np.nan]), np.ones(3)))
     assert (given.df, given.scale) == (3.0, 2.5)
-    assert FromData().given(np.array([2.0, 2.0]), np.ones(2)).scale == 2.5
+    assert FromData().given_spread(weighted_sd(np.array([2.0, 2.0]), np.ones(2))).scale == 2.5
     values, weights = np.array([1.0, 2.0, 7.0, 9.0]), np.array([3, 1, 2, 0])
-    twice = FromData().given(np.repeat(values, weights), np.ones(6))
-    assert FromData().given(values, weights).scale == pytest.approx(twice.scale, rel=1e-14)
+    twice = weighted_sd(np.repeat(values, weights), np.ones(6))
+    assert weighted_sd(values, weights) == pytest.approx(twice, rel=1e-14)
     with pytest.raises(fmx.ForestmixError, match="on the scale of the data, and there are none here"):
         FromData().log_density(1.0)
 

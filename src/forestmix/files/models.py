@@ -130,7 +130,7 @@ def _restored(value: Any) -> Any:
 _OBSERVATIONS = ("x", "observed", "single", "labels")
 
 CODECS = (
-    *(record(f"scale {one.__name__}", one, one.parameters) for one in SCALES),
+    *(record(f"scale {one.__name__}", one, one.parameters()) for one in SCALES),
     record("places of scales", scales.Places, ("unknowns", "which", "known")),
     _rows(state("Gaussian", Gaussian, ("sd_left_out", "places", "sd"))),
     _rows(state("Bernoulli", Bernoulli, ())),

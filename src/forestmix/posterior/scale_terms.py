@@ -20,7 +20,7 @@ from forestmix.errors import ForestmixError
 from forestmix.families.unknown import scales_of, variables_of
 from forestmix.model import DEF, Observations
 from forestmix.scales import FromData, Scale
-from forestmix.scales.from_data import weighted_sd
+from forestmix.scales.distributions import weighted_sd
 
 #: A noise below this share of the spread of the data is rounding.
 SMALLEST_NOISE = 1e-9

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -30,13 +31,11 @@ from forestmix.weights.dask_chunks import is_dask
 HALF_WIDTH = 20.0
 
 
+@dataclass(eq=False)
 class LogUniform(Scale):
     """``p(s) = 1 / (40 s)`` for s within a factor ``e^20`` of ``middle``: no preference for any size."""
 
-    parameters: ClassVar[tuple[str, ...]] = ("middle",)
-
-    def __init__(self, middle: float) -> None:
-        self.middle = middle
+    middle: float
 
     def log_density(self, scale: npt.ArrayLike) -> Array:
         """Return ``-log(40 s)``, and minus infinity outside."""
@@ -44,9 +43,9 @@ class LogUniform(Scale):
         inside = np.abs(theta - math.log(self.middle)) <= HALF_WIDTH
         return np.where(inside, -theta - math.log(2 * HALF_WIDTH), -np.inf)
 
-    def log_density_slope(self, scale: npt.ArrayLike) -> Array:
-        """Return ``-1 / s``."""
-        return -1 / np.asarray(scale, np.float64)
+    def gradient_of_log(self, theta: npt.ArrayLike) -> Array:
+        """Return 0: the logarithm has no preference."""
+        return np.zeros(np.shape(theta))
 
     def quantile(self, p: npt.ArrayLike) -> Array:
         """Return ``middle exp(40 (p - 1/2))``."""

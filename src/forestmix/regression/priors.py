@@ -282,5 +282,5 @@ def _number(scale: float | Scale) -> str:
     if not isinstance(scale, Scale):
         return f"= {scale:.4g}"
     values = ", ".join(f"{getattr(scale, name):.4g}" if is_number(getattr(scale, name)) else str(getattr(scale, name))
-                       for name in scale.parameters)  # fmt: skip
+                       for name in scale.parameters())  # fmt: skip
     return f"~ {type(scale).__name__}({values})"

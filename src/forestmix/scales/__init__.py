@@ -1,8 +1,15 @@
 """Unknown scales: a distribution in the place of a standard deviation (docs/scales.md)."""
 
 from forestmix.scales.base import Scale
-from forestmix.scales.distributions import Exponential, Flat, HalfCauchy, HalfNormal, HalfStudentT, InverseGamma
-from forestmix.scales.from_data import FromData
+from forestmix.scales.distributions import (
+    Exponential,
+    Flat,
+    FromData,
+    HalfCauchy,
+    HalfNormal,
+    HalfStudentT,
+    InverseGamma,
+)
 from forestmix.scales.places import Places, places_of, values_of
 
 __all__ = [

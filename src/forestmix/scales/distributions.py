@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import ClassVar, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +13,14 @@ import scipy
 from forestmix.arrays import Array
 from forestmix.checks import one_of
 from forestmix.errors import ForestmixError
-from forestmix.scales.base import Scale, positive
+from forestmix.scales.base import Scale
+
+#: Of the prior on the scale of the data: degrees of freedom, and scale in standard deviations of the data; as brms and
+#: bambi have them.
+DF, WIDTH = 3.0, 2.5
 
 
+@dataclass(eq=False)
 class Exponential(Scale):
     """``p(s) = rate exp(-rate s)``: of mean ``1 / rate``, with a tail between those of a normal and a t.
 
@@ -23,24 +29,18 @@ class Exponential(Scale):
 
     """
 
-    parameters: ClassVar[tuple[str, ...]] = ("rate",)
-
-    def __init__(self, rate: Any = 1.0) -> None:
-        self.rate = positive("rate", rate)
+    rate: float = 1.0
 
     def log_density(self, scale: npt.ArrayLike) -> Array:
         """Return ``log rate - rate s``."""
-        return math.log(self.rate) - self.rate * np.asarray(scale, np.float64)
-
-    def log_density_slope(self, scale: npt.ArrayLike) -> Array:
-        """Return ``-rate``."""
-        return np.full(np.shape(scale), -self.rate)
+        return math.log(self.rate) - self.rate * np.asarray(scale)
 
     def quantile(self, p: npt.ArrayLike) -> Array:
         """Return ``-log(1 - p) / rate``."""
         return -np.log1p(-np.asarray(p, np.float64)) / self.rate
 
 
+@dataclass(eq=False)
 class HalfNormal(Scale):
     """``p(s) = sqrt(2 / pi) / scale exp(-s^2 / (2 scale^2))``: a scale of about so much, and hardly three times it.
 
@@ -49,25 +49,19 @@ class HalfNormal(Scale):
 
     """
 
-    parameters: ClassVar[tuple[str, ...]] = ("scale",)
-
-    def __init__(self, scale: Any = 1.0) -> None:
-        self.scale = positive("scale", scale)
+    scale: float = 1.0
 
     def log_density(self, scale: npt.ArrayLike) -> Array:
         """Return ``log(2 / pi) / 2 - log scale - s^2 / (2 scale^2)``."""
-        ratio = np.asarray(scale, np.float64) / self.scale
+        ratio = np.asarray(scale) / self.scale
         return 0.5 * math.log(2 / math.pi) - math.log(self.scale) - 0.5 * ratio**2
-
-    def log_density_slope(self, scale: npt.ArrayLike) -> Array:
-        """Return ``-s / scale^2``."""
-        return -np.asarray(scale, np.float64) / self.scale**2
 
     def quantile(self, p: npt.ArrayLike) -> Array:
         """Return ``scale Phi^-1((1 + p) / 2)``, which keeps its digits near 0 in the form of the error function."""
         return self.scale * math.sqrt(2) * scipy.special.erfinv(np.asarray(p, np.float64))
 
 
+@dataclass(eq=False)
 class HalfStudentT(Scale):
     """``p(s) ∝ (1 + (s / scale)^2 / df)^(-(df + 1) / 2)``: like ``HalfNormal``, with room for surprises.
 
@@ -77,28 +71,22 @@ class HalfStudentT(Scale):
 
     """
 
-    parameters: ClassVar[tuple[str, ...]] = ("df", "scale")
-
-    def __init__(self, df: Any, scale: Any = 1.0) -> None:
-        self.df, self.scale = positive("df", df), positive("scale", scale)
+    df: float
+    scale: float = 1.0
 
     def log_density(self, scale: npt.ArrayLike) -> Array:
         """Return the logarithm of twice the t density."""
         half = 0.5 * self.df
         constant = math.lgamma(half + 0.5) - math.lgamma(half) - 0.5 * math.log(math.pi * self.df)
-        ratio = np.asarray(scale, np.float64) / self.scale
+        ratio = np.asarray(scale) / self.scale
         return math.log(2 / self.scale) + constant - (half + 0.5) * np.log1p(ratio**2 / self.df)
-
-    def log_density_slope(self, scale: npt.ArrayLike) -> Array:
-        """Return ``-(df + 1) s / (df scale^2 + s^2)``."""
-        scale = np.asarray(scale, np.float64)
-        return -(self.df + 1) * scale / (self.df * self.scale**2 + scale**2)
 
     def quantile(self, p: npt.ArrayLike) -> Array:
         """Return the t quantile of ``(1 + p) / 2``, from the tail beyond it where p is near 1."""
         return -self.scale * scipy.special.stdtrit(self.df, 0.5 * (1 - np.asarray(p, np.float64)))
 
 
+@dataclass(eq=False)
 class HalfCauchy(HalfStudentT):
     """``p(s) = 2 / (pi scale (1 + (s / scale)^2))``: it has no mean, and a tenth of it is beyond ``6.3 scale``.
 
@@ -107,16 +95,14 @@ class HalfCauchy(HalfStudentT):
 
     """
 
-    parameters: ClassVar[tuple[str, ...]] = ("scale",)
-
-    def __init__(self, scale: Any = 1.0) -> None:
-        super().__init__(1.0, scale)
+    df: float = field(default=1.0, init=False, repr=False)
 
     def quantile(self, p: npt.ArrayLike) -> Array:
         """Return ``scale tan(pi p / 2)``."""
         return self.scale * np.tan(0.5 * math.pi * np.asarray(p, np.float64))
 
 
+@dataclass(eq=False)
 class InverseGamma(Scale):
     """``p(u) ∝ u^(-shape - 1) exp(-scale / u)``, by default of the variance ``u = s^2``, as conjugate analyses have it.
 
@@ -129,27 +115,21 @@ class InverseGamma(Scale):
 
     """
 
-    parameters: ClassVar[tuple[str, ...]] = ("shape", "scale", "of")
+    shape: float
+    scale: float
+    of: str = "variance"
 
-    def __init__(self, shape: Any, scale: Any, of: str = "variance") -> None:
-        self.shape, self.scale = positive("shape", shape), positive("scale", scale)
-        self.of = one_of("of", of, ("variance", "sd"))
-        self._power = 2 if of == "variance" else 1
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._power = 2 if one_of("of", self.of, ("variance", "sd")) == "variance" else 1
 
     def log_density(self, scale: npt.ArrayLike) -> Array:
         """Return the log density of ``u = s^k`` plus ``log(du / ds) = log k + (k - 1) log s``; k is 2 or 1."""
-        scale = np.asarray(scale, np.float64)
-        log_u = self._power * np.log(scale)
+        log_s = np.log(np.asarray(scale))
         constant = self.shape * math.log(self.scale) - math.lgamma(self.shape) + math.log(self._power)
         # Of a tiny scale the exponential is infinite, and the density 0.
         with np.errstate(over="ignore"):
-            return constant - self.shape * log_u - np.log(scale) - self.scale * np.exp(-log_u)
-
-    def log_density_slope(self, scale: npt.ArrayLike) -> Array:
-        """Return ``(k scale s^-k - k shape - 1) / s``."""
-        scale, k = np.asarray(scale, np.float64), self._power
-        with np.errstate(over="ignore", divide="ignore"):
-            return (k * self.scale * scale**-k - k * self.shape - 1) / scale
+            return constant - (self.shape * self._power + 1) * log_s - self.scale * np.exp(-self._power * log_s)
 
     def quantile(self, p: npt.ArrayLike) -> Array:
         """Return ``u^(1/k)``, with ``1 / u`` the upper gamma quantile of p over ``scale``."""
@@ -158,6 +138,7 @@ class InverseGamma(Scale):
             return (self.scale / gamma) ** (1 / self._power)
 
 
+@dataclass(eq=False)
 class Flat(Scale):
     """``p(s) = 1`` for all ``s > 0``, which has no integral.
 
@@ -171,10 +152,36 @@ class Flat(Scale):
         """Return 0."""
         return np.zeros(np.shape(scale))
 
-    def log_density_slope(self, scale: npt.ArrayLike) -> Array:
-        """Return 0."""
-        return np.zeros(np.shape(scale))
-
     def quantile(self, p: npt.ArrayLike) -> Array:
         """Raise: a density without an integral has no quantiles."""
         raise ForestmixError("Flat() has no quantiles, since its density has no integral; give a proper prior.")
+
+
+@dataclass(eq=False)
+class FromData(Scale):
+    """``HalfStudentT(3, 2.5 sd(x))``, known once the data are: what ``Gaussian()`` without an sd means for rows."""
+
+    proper: ClassVar[bool] = False
+
+    def given_spread(self, spread: float) -> HalfStudentT:
+        """Return the prior, given the sd of the rows that have this scale."""
+        # A constant says nothing of its scale.
+        return HalfStudentT(DF, WIDTH * spread if spread > 0 else WIDTH)
+
+    def log_density(self, scale: npt.ArrayLike) -> NoReturn:
+        """Raise: the prior is known once the data are."""
+        raise ForestmixError(
+            "Gaussian() without an sd has a prior on the scale of the data, and there are none here; give the sd, such "
+            "as Gaussian(sd=1.0), or a prior, such as Gaussian(sd=forestmix.scales.HalfNormal(1.0))."
+        )
+
+    quantile = log_density  # type: ignore[assignment]
+
+
+def weighted_sd(values: Array, weights: Array) -> float:
+    """Return the sd of values, each with its weight, NaN left out: a weight of 2 is the value twice."""
+    there = ~np.isnan(values)
+    own, share = values[there].astype(np.float64), np.broadcast_to(weights, values.shape)[there]
+    if not np.sum(share) > 0:
+        return 0.0
+    return float(np.sqrt(np.average((own - np.average(own, weights=share)) ** 2, weights=share)))

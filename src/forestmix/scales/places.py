@@ -34,8 +34,7 @@ class Places:
 
     def variables(self, scale: Scale, size: int) -> Array:
         """Return which of ``size`` variables have an unknown scale, as a mask."""
-        position = next(k for k, one in enumerate(self.unknowns) if one is scale)
-        return np.broadcast_to(self.which == position, size)
+        return np.broadcast_to(self.which == self.unknowns.index(scale), size)
 
     def take(self, variables: Array) -> Places:
         """Return the template of the chosen variables."""
@@ -53,17 +52,17 @@ class Places:
 
 def places_of(name: str, given: Any) -> Places | None:
     """Return the template of what was given for a standard deviation, or ``None`` if it is made of numbers alone."""
-    if isinstance(given, Scale):
-        return Places((given,), np.zeros((), np.int64), np.ones(()))
     listed = isinstance(given, list | tuple) or (isinstance(given, np.ndarray) and given.dtype == object)
-    entries = list(given) if listed else []
-    if not any(isinstance(entry, Scale) for entry in entries):
+    entries = list(given) if listed else [given]
+    unknowns = tuple(dict.fromkeys(entry for entry in entries if isinstance(entry, Scale)))
+    if not unknowns:
         return None
-    unknowns: dict[Scale, int] = {}
-    which = np.array([unknowns.setdefault(one, len(unknowns)) if isinstance(one, Scale) else -1 for one in entries])
+    which = np.array([unknowns.index(entry) if isinstance(entry, Scale) else -1 for entry in entries])
     known = np.ones(len(entries))
-    known[which < 0] = _numbers(name, [one for one in entries if not isinstance(one, Scale)])
-    return Places(tuple(unknowns), which, known)
+    numbers = [entry for entry in entries if not isinstance(entry, Scale)]
+    if numbers:
+        known[which < 0] = _numbers(name, numbers)
+    return Places(unknowns, which, known) if listed else Places(unknowns, which[0, ...], known[0, ...])
 
 
 def values_of(
@@ -82,8 +81,6 @@ def values_of(
 
 def _numbers(name: str, entries: list[Any]) -> Array:
     """Return the numbers of a list that also has scales."""
-    if not entries:
-        return np.empty(0)
     wrong = [entry for entry in entries if isinstance(entry, str) or np.ndim(entry) > 0]
     if wrong:
         raise ArgumentError(

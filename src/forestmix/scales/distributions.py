@@ -126,10 +126,11 @@ class InverseGamma(Scale):
     def log_density(self, scale: npt.ArrayLike) -> Array:
         """Return the log density of ``u = s^k`` plus ``log(du / ds) = log k + (k - 1) log s``; k is 2 or 1."""
         log_s = np.log(np.asarray(scale))
-        constant = self.shape * math.log(self.scale) - math.lgamma(self.shape) + math.log(self._power)
+        log_scale, k = math.log(self.scale), self._power
+        constant = self.shape * log_scale - math.lgamma(self.shape) + math.log(k)
         # Of a tiny scale the exponential is infinite, and the density 0.
         with np.errstate(over="ignore"):
-            return constant - (self.shape * self._power + 1) * log_s - self.scale * np.exp(-self._power * log_s)
+            return constant - (self.shape * k + 1) * log_s - np.exp(log_scale - k * log_s)
 
     def quantile(self, p: npt.ArrayLike) -> Array:
         """Return ``u^(1/k)``, with ``1 / u`` the upper gamma quantile of p over ``scale``."""

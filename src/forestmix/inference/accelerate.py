@@ -51,7 +51,7 @@ class ConjugateSteps(Steps):
         diagonal = rows.prior.precision + rows.exact_information(at)
         self.inverse, self.patience = 1 / diagonal, direct.patience(rows, at, diagonal, method)
         self.last: Last | None = None
-        self.computed: Array | None = None
+        self.computed = np.abs(point.objective)
         self.steps = 0
         self._factor: direct.Factor | None = None
 
@@ -100,7 +100,6 @@ class ConjugateSteps(Steps):
         n, m = problem.rows.weights.shape
         if n * m * problem.n_observations <= SMALL or self.steps % REFRESH == 0:
             return True
-        assert self.computed is not None
         return bool(np.any(self.computed > SHRUNK * (np.abs(objective) + problem.size)))
 
 

@@ -60,10 +60,8 @@ class Memory:
 class Steps(Memory, ABC):
     """The steps of an algorithm in a run."""
 
-    @property
-    def note(self) -> str:
-        """What the result's message says of how the steps were made."""
-        return ""
+    #: What the result's message says of how the steps were made.
+    note: str = ""
 
     @abstractmethod
     def propose(self, problem: Any, point: Any) -> Proposal:

@@ -93,7 +93,7 @@ class ForestMixture(Algorithm):
     def start(self, problem: Problem, point: Any) -> Steps:
         """Return the steps of the workers, of the groups, plain ones, or those of an accelerator."""
         if self.workers is not None:
-            return WorkerSteps.at(problem, self.workers)
+            return WorkerSteps(problem, self.workers)
         if self.groups is not None:
             return Rule(partial(group_steps, Partition.of("groups", self.groups, problem.size)))
         if not self.accelerated or problem.acceleration is Acceleration.NONE:

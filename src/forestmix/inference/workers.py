@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial, reduce
-from operator import add
+from operator import add, attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,26 +34,22 @@ from forestmix.families import Gaussian
 from forestmix.inference.base import Proposal, Steps
 from forestmix.inference.plain import plain_retreats
 from forestmix.model import Layer
-from forestmix.problem.conjugate import conjugate_gradients
+from forestmix.problem.conjugate import conjugate_gradients, quotient
 from forestmix.problem.points import LayeredFactors
 from forestmix.weights.base import Weights
 
 MODES = ("synchronous", "stale")
 #: Turns of every worker in one iteration, after which the objective is checked.
 TURNS = 4
+NO_WAITING = f"Workers did not wait for each other; the objective was checked every {TURNS} turns"
 #: Conjugate gradient steps of a worker in a turn at most, and the part of the squared gradient at which they end.
 LOCAL_STEPS, FORCING = 8, 0.01
 
 
 class WorkerSteps(Steps):
-    """Turns of all workers; ``stale`` until the objective falls, and ``fallen`` once it has."""
+    """Turns of all workers, which have the columns of W; ``stale``, in that mode, until the objective falls."""
 
-    def __init__(self, stale: bool) -> None:
-        self.stale, self.asked, self.fallen = stale, stale, 0
-
-    @classmethod
-    def at(cls, problem: Any, mode: str) -> WorkerSteps:
-        """Return the steps of a mode; the columns of W must be with workers."""
+    def __init__(self, problem: Any, mode: str) -> None:
         layers = problem.model.layers
         chunks = layers[0].weights.chunks
         if len(layers) > 1 or not problem.gaussian:
@@ -63,32 +59,26 @@ class WorkerSteps(Steps):
                 "W must be in chunks of columns, each with all rows, for workers: [[W1, W2]], or a Dask array after "
                 f"W.rechunk({{0: -1, 1: 100}}); got {layers[0].weights!r}."
             )
-        return cls(mode == "stale")
-
-    @property
-    def note(self) -> str:
-        """What the result says of workers that did not wait."""
-        if not self.asked:
-            return ""
-        how = f"Workers did not wait for each other; the objective was checked every {TURNS} turns"
-        return f"{how} and fell, so the run was made synchronous." if self.fallen else f"{how} and never fell."
+        self.stale = mode == "stale"
+        self.note = f"{NO_WAITING} and never fell." if self.stale else ""
 
     def propose(self, problem: Any, point: Any) -> Proposal:
         """Return the factors after some turns."""
         q = take_turns(problem, point, stale=self.stale)
-        return Proposal(q, TURNS, TURNS * problem.size, retreats=self._retreats(problem, point))
+        return Proposal(q, TURNS, TURNS * problem.size, retreats=_retreats(problem, point, stale=self.stale))
 
     def forget(self, which: Array) -> None:
         """Wait for each other from now on."""
-        self.fallen += self.stale
-        self.stale = False
+        if self.stale:
+            self.stale = False
+            self.note = f"{NO_WAITING} and fell, so the run was made synchronous."
 
-    def _retreats(self, problem: Any, point: Any) -> Iterator[Any]:
-        """Yield the same turns of workers that wait, if these did not, and then plain steps."""
-        if self.fallen == 1:
-            self.fallen += 1
-            yield take_turns(problem, point, stale=False)
-        yield from plain_retreats(problem, point)
+
+def _retreats(problem: Any, point: Any, *, stale: bool) -> Iterator[Any]:
+    """Yield the same turns of workers that wait, if these did not, and then plain steps."""
+    if stale:
+        yield take_turns(problem, point, stale=False)
+    yield from plain_retreats(problem, point)
 
 
 class Group(NamedTuple):
@@ -97,15 +87,7 @@ class Group(NamedTuple):
     mean: Array
     sd: Array
     prior: PriorMoments
-    told: Three
-
-
-class Rule(NamedTuple):
-    """What every turn needs to know: the engine of the rows, the precision of W, and which bound is climbed."""
-
-    inner: Any
-    dtype: np.dtype[Any]
-    paper: bool
+    told: Three = Three(None, None, None)
 
 
 def check_workers(workers: str | None, groups: Any) -> None:
@@ -119,17 +101,14 @@ def take_turns(problem: Any, point: Any, *, stale: bool) -> LayeredFactors:
     its_rows, q = problem.rows, point.q
     chunks, prior = its_rows.weights.chunks, its_rows.prior
     groups = [
-        Group(q.mean[:, own], q.sd[:, own], PriorMoments(prior.mean[own], prior.precision[own]), _SILENT)
+        Group(q.mean[:, own], q.sd[:, own], PriorMoments(prior.mean[own], prior.precision[own]))
         for own in chunks.columns
     ]
-    rule = Rule(its_rows.engine.inner, problem.model.dtype, problem.objective_name == "fm")
+    turn = partial(_turn, its_rows.engine.inner, problem.objective_name == "fm")
     states = chunks.map(_tell, chunks.place(groups))
     go = chunks.without_waiting if stale else chunks.in_turns
-    found = chunks.fetch(go(partial(_turn, rule), states, _told, its_rows.held.handles[0], TURNS))
+    found = chunks.fetch(go(turn, states, attrgetter("told"), its_rows.held.handles[0], TURNS))
     return q.moved(*(np.concatenate(part, axis=1) for part in zip(*(one[:2] for one in found), strict=True)))
-
-
-_SILENT = Three(None, None, None)
 
 
 def _tell(weights: Weights, own: Group) -> Group:
@@ -137,35 +116,34 @@ def _tell(weights: Weights, own: Group) -> Group:
     return own._replace(told=Products(weights).project(Three(own.mean, own.sd, own.sd**2)))
 
 
-def _told(own: Group) -> Three:
-    return own.told
+def _turn(inner: Any, paper: bool, weights: Weights, own: Group, rows: ChunkRows, *heard: Three) -> Group:
+    """Return the group after one turn, with the sums over all groups as far as they were heard.
 
-
-def _turn(rule: Rule, weights: Weights, own: Group, rows: ChunkRows, *heard: Three) -> Group:
-    """Return the group after one turn, with the sums over all groups as far as they were heard."""
+    ``inner``: the engine of the rows; ``paper``: whether the paper's bound is climbed, and not the ELBO.
+    """
     m, s, v = reduce(add, heard)
-    terms = rule.inner.row_terms(rows.rows, m, s if rule.paper else np.sqrt(v))[2]
+    terms = inner.row_terms(rows.rows, m, s if paper else np.sqrt(v))[2]
     weighted = s * terms.kappa
-    back = Products(weights).collect(Three(terms.error, weighted, None if rule.paper else terms.kappa))
+    back = Products(weights).collect(Three(terms.error, weighted, None if paper else terms.kappa))
     gradient, D = back.plain - (own.mean - own.prior.mean) * own.prior.precision, back.absolute / own.sd
-    step = _climb(rule, weights, own, gradient, D, weighted)
-    sd = (own.prior.precision + (D if rule.paper else back.squared)) ** -0.5
-    return _tell(weights, own._replace(mean=own.mean + step, sd=sd.astype(rule.dtype)))
+    step = _climb(inner, weights, own, gradient, D, weighted)
+    sd = (own.prior.precision + (D if paper else back.squared)) ** -0.5
+    return _tell(weights, own._replace(mean=own.mean + step, sd=sd.astype(weights.dtype)))
 
 
-def _climb(rule: Rule, weights: Weights, own: Group, gradient: Array, D: Array, weighted: Array) -> Array:
+def _climb(inner: Any, weights: Weights, own: Group, gradient: Array, D: Array, weighted: Array) -> Array:
     """Return the step of the means that climbs the group's own quadratic; ``weighted`` is ``s_i kappa_i``."""
     mine, precision = own.told.absolute, own.prior.precision
-    scaled = np.divide(weighted, mine, out=np.zeros(np.broadcast_shapes(weighted.shape, mine.shape)), where=mine > 0)
+    scaled = quotient(weighted, mine)
     layer, metric = Layer(Gaussian(1.0), weights), precision + D
     first = np.sum(gradient**2 / metric, axis=1, keepdims=True)
 
     def product(p: Array) -> tuple[Array, Array]:
-        image, squares = rule.inner.normal_product(layer, scaled.astype(rule.dtype), p)
+        image, squares = inner.normal_product(layer, scaled.astype(weights.dtype), p)
         return image + precision * p, (squares + np.sum(precision * p * p, axis=1))[:, np.newaxis]
 
     def enough(residual: Array, squared: Array) -> Any:
         return squared <= FORCING * first
 
     found = conjugate_gradients(gradient, product, lambda residual: residual / metric, enough, LOCAL_STEPS)
-    return found.x.astype(rule.dtype)
+    return found.x.astype(weights.dtype)

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import forestmix as fmx
-from forestmix import plots
 from forestmix.data import load_table
+from forestmix.plots.intervals import plot_groups, plot_scales
+from forestmix.plots.rows import plot_gap, plot_loo, plot_parents
+from forestmix.plots.trace import plot_objective, plot_trace
 from forestmix.posterior.table import Table
 
 
@@ -72,11 +74,11 @@ def test_groups_are_sorted(fit):
 
 
 def test_densities_of_scales_have_mass_one(fit):
-    axes = plots.plot_scales({"sd": next(iter(fit.scales.values()))})
+    axes = plot_scales({"sd": next(iter(fit.scales.values()))})
     x, density = points(axes)
     assert np.trapezoid(density, x) == pytest.approx(0.995, abs=0.01)
     with pytest.raises(fmx.ArgumentError, match="no unknown scale"):
-        plots.plot_scales({})
+        plot_scales({})
 
 
 def test_scales_of_different_size_have_a_logarithmic_axis(fit):
@@ -90,7 +92,7 @@ def test_scales_of_different_size_have_a_logarithmic_axis(fit):
         f"sd {centre}": ScalePosterior(fmx.scales.HalfNormal(1.0), theta, stats.norm(centre, 0.3).logpdf(theta))
         for centre in (-3, 2)
     }
-    axes = plots.plot_scales(scales)
+    axes = plot_scales(scales)
     assert axes.get_xscale() == "log"
     for line, centre in enumerate((-3, 2)):
         x, density = points(axes, line)
@@ -105,23 +107,23 @@ def test_the_predictive_picture_has_the_response_and_the_draws(fit):
 
 def test_rows_left_out_and_those_not_to_be_trusted(fit):
     loo = fit.loo()
-    axes = plots.plot_loo(loo)
+    axes = plot_loo(loo)
     np.testing.assert_array_equal(points(axes, 0)[1], loo.pointwise)
     assert len(axes.lines) == 1 + bool(len(loo.untrusted))
 
 
 def test_the_gap_of_each_row(result):
     gap = fmx.gap(result.model, result._x, result)
-    np.testing.assert_array_equal(points(plots.plot_gap(gap))[1], gap)
+    np.testing.assert_array_equal(points(plot_gap(gap))[1], gap)
 
 
 def test_the_map_of_parents_has_epsilon_and_of_a_large_one_the_greatest_of_tiles(result):
     epsilon = fmx.optimal_auxiliary(result.model, result).epsilon
-    shown = plots.plot_parents(epsilon).images[0].get_array()
+    shown = plot_parents(epsilon).images[0].get_array()
     np.testing.assert_allclose(shown, epsilon)
     large = np.zeros((900, 3))
     large[[0, 4, 899], [0, 0, 2]] = 0.2, 0.9, 0.4
-    tiles = plots.plot_parents(large).images[0].get_array()
+    tiles = plot_parents(large).images[0].get_array()
     assert tiles.shape == (300, 3)
     assert (tiles[0, 0], tiles[1, 0], tiles[299, 2]) == (0.2, 0.9, 0.4)
 
@@ -131,11 +133,11 @@ def test_pictures_take_axes_and_refuse_what_is_none(fit, result, name):
     draw = {
         "intervals": lambda axes: fit.plot(axes=axes),
         "groups": lambda axes: fit.plot_groups(axes=axes),
-        "scales": lambda axes: plots.plot_scales({"sd": next(iter(fit.scales.values()))}, axes),
+        "scales": lambda axes: plot_scales({"sd": next(iter(fit.scales.values()))}, axes),
         "predictive": lambda axes: fit.plot_predictive(5, axes=axes),
-        "loo": lambda axes: plots.plot_loo(fit.loo(), axes),
-        "gap": lambda axes: plots.plot_gap(np.ones(3), axes),
-        "parents": lambda axes: plots.plot_parents(np.eye(3), axes),
+        "loo": lambda axes: plot_loo(fit.loo(), axes),
+        "gap": lambda axes: plot_gap(np.ones(3), axes),
+        "parents": lambda axes: plot_parents(np.eye(3), axes),
     }[name]
     axes = matplotlib.pyplot.subplots()[1]
     assert draw(axes) is axes
@@ -145,8 +147,8 @@ def test_pictures_take_axes_and_refuse_what_is_none(fit, result, name):
 
 def test_a_run_without_gradient_norms_has_the_objective(result):
     full = fmx.infer(result.model, result._x, covariance="full")
-    np.testing.assert_array_equal(points(plots.plot_objective(full))[1], full.trace.objective)
-    assert len(plots.plot_trace(full)) == 2
+    np.testing.assert_array_equal(points(plot_objective(full))[1], full.trace.objective)
+    assert len(plot_trace(full)) == 2
 
 
 def test_long_names_are_cut_where_they_stay_apart():
@@ -154,7 +156,7 @@ def test_long_names_are_cut_where_they_stay_apart():
     middles = [f"the group of number {k}, and what is told of all of them" for k in range(3)]
     for names, whole in ((ends, False), (middles, True), (["short", "$x$"], True)):
         table = posterior_table(names)
-        axes = plots.plot_groups(table)
+        axes = plot_groups(table)
         shown = [label.get_text() for label in axes.get_xticklabels()]
         assert len(set(shown)) == len(names)
         assert (shown == [name.replace("$", r"\$") for name in names]) == whole

@@ -188,12 +188,17 @@ def _netcdf(path: Path, key: str | None) -> tuple[Any, None]:
 
 def _dataset(path: Path, **options: Any) -> Any:
     """Return a NetCDF file opened by xarray."""
+    return _xarray(f"{path}: NetCDF files need").open_dataset(path, engine="h5netcdf", **options)
+
+
+def _xarray(needs: str) -> Any:
+    """Return the library that reads and writes NetCDF files, or say what needs it."""
     try:
         import h5netcdf  # noqa: F401
         import xarray
     except ImportError as error:
-        raise MissingExtraError(f"{path}: NetCDF files need {error.name}: pip install 'forestmix[io]'.") from error
-    return xarray.open_dataset(path, engine="h5netcdf", **options)
+        raise MissingExtraError(f"{needs} {error.name}: pip install 'forestmix[io]'.") from error
+    return xarray
 
 
 READERS: dict[str, Callable[[Path, str | None], tuple[Any, list[str] | None]]] = {
@@ -245,8 +250,4 @@ def check_out(out: Path | None, *, files: bool = True) -> None:
         why = "it is a folder" if out.is_dir() else f"there is no folder {out.parent}"
         raise fmx.ArgumentError(f"--out must be a file in a folder that exists; got {str(out)!r}, and {why}.")
     if files:
-        try:
-            import h5netcdf  # noqa: F401
-            import xarray  # noqa: F401
-        except ImportError as error:
-            raise MissingExtraError(f"--out needs {error.name}: pip install 'forestmix[io]'") from error
+        _xarray("--out needs")

@@ -56,11 +56,9 @@ def plot_gap(gap: Array, axes: Any = None) -> Any:
 
 def _points(axes: Any, values: Array, colour: str) -> None:
     """Draw a point for each row, smaller and as pixels where there are many."""
-    from matplotlib.ticker import MaxNLocator
-
     many = len(values) > MANY
     axes.plot(np.arange(len(values)), values, ".", color=colour, markersize=2 if many else 4.5, rasterized=many)
-    axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
+    axes.xaxis.get_major_locator().set_params(integer=True)
 
 
 def plot_predictive(
@@ -83,8 +81,6 @@ def plot_predictive(
     if trials is not None:
         trials = trials if weights is None else trials[weights > 0]
         observed, drawn, counts = observed / trials, drawn / trials, False
-    from matplotlib.ticker import MaxNLocator
-
     with look():
         axes = one_axes(axes, (6.2, 3.4))
         style: dict[str, Any] = {"drawstyle": "steps-post"} if counts else {}
@@ -98,7 +94,7 @@ def plot_predictive(
         axes.set_xlim(low - margin, high + margin)
         axes.set_ylim(0, 1.02)
         if counts:
-            axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
+            axes.xaxis.get_major_locator().set_params(integer=True)
         axes.set_xlabel("response" if trials is None else "response, share of the trials")
         axes.set_ylabel("share of rows up to it")
         axes.legend(loc="lower right")

@@ -57,12 +57,10 @@ def plot_objective(result: Any, axes: Any = None) -> Any:
 
 
 def _draw_objective(axes: Axes, result: Any, style: dict[str, Any]) -> None:
-    from matplotlib.ticker import MaxNLocator
-
     axes.plot(result.trace.iteration, result.trace.objective, **style)
     axes.set_ylabel(f"{_climbed(result)} (nats)")
     axes.ticklabel_format(axis="y", style="plain", useOffset=False)  # whole numbers are read, not sums
-    axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
+    axes.xaxis.get_major_locator().set_params(integer=True)
     _show_start(axes, result.trace)
     single = result.trace.objective.ndim == 1
     ended = result.status.name if single else f"{int(np.sum(result.converged))} of {len(result.converged)} converged"
@@ -79,13 +77,11 @@ def _climbed(result: Any) -> str:
 
 
 def _draw_norm(axes: Axes, trace: Trace, style: dict[str, Any]) -> None:
-    from matplotlib.ticker import MaxNLocator
-
     # A norm of exactly zero has no place on a log scale.
     norm = np.where(trace.gradient_norm > 0, trace.gradient_norm, np.nan)
     if np.isfinite(norm).any():
         axes.semilogy(trace.iteration, norm, **style)
-    axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
+    axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_ylabel("relative gradient norm")
 
 

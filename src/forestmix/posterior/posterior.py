@@ -207,7 +207,7 @@ class Posterior(Exported):
 
     def plot(self, axes: Any = None, level: float = 0.9, names: Sequence[Any] | None = None, layer: int = 0) -> Any:
         """Plot means and intervals of the latents, and return the axes; see ``summary`` for the arguments."""
-        from forestmix.plots import plot_posterior
+        from forestmix.plots.intervals import plot_posterior
 
         return plot_posterior(self, axes, level, names, layer)
 

@@ -165,8 +165,8 @@ class Result(Exported):
     interval = _moved("interval", "posterior().interval(level)")
 
     def plot_trace(self, axes: Any = None) -> Any:
-        """Plot the objective and the relative gradient norm against iterations; see ``forestmix.plots``."""
-        from forestmix.plots import plot_trace
+        """Plot the objective and the relative gradient norm against iterations; see ``forestmix.plots.trace``."""
+        from forestmix.plots.trace import plot_trace
 
         return plot_trace(self, axes)
 

@@ -162,7 +162,7 @@ class Fit(Saved):
                 of 0 and 1 what 1 does: so all are on one scale. "column" draws the numbers of ``summary()``.
 
         """
-        from forestmix.plots import plot_intervals
+        from forestmix.plots.intervals import plot_intervals
 
         wide, without = self.summary(level), () if intercept else ("Intercept",)
         factors = units_of(self) if one_of("units", units, ("sd", "column")) == "sd" else np.ones(len(wide))
@@ -177,7 +177,7 @@ class Fit(Saved):
             axes: matplotlib axes to draw on; a new figure when left out.
 
         """
-        from forestmix.plots import plot_groups
+        from forestmix.plots.intervals import plot_groups
 
         return plot_groups(self.groups(term, level), axes)
 
@@ -190,7 +190,7 @@ class Fit(Saved):
             axes: matplotlib axes to draw on; a new figure when left out.
 
         """
-        from forestmix.plots import plot_predictive
+        from forestmix.plots.rows import plot_predictive
 
         whole, drawn = self.family != "gaussian", self.simulate(size, rng)
         trials, weights = self._answered(self.cases.trials), self._answered(self.cases.weights)

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 import forestmix as fmx
-from forestmix import plots
-from forestmix.plots.intervals import NAMED
+from forestmix.plots.intervals import NAMED, ends_of, plot_groups, plot_intervals, plot_scales
+from forestmix.plots.rows import plot_gap, plot_loo, plot_parents, plot_predictive
+from forestmix.plots.trace import plot_objective, plot_trace
 from forestmix.posterior.table import Table, formatted
 from forestmix.report.html import Part, bullets, drawn, folded, heading, paragraph, table
 from forestmix.report.subject import LEVEL, Subject
@@ -63,7 +64,7 @@ def summary(subject: Subject) -> str:
 def _intervals(wide: Table, narrow: Table, name: str, fit: Any) -> str:
     without = ("Intercept",) if len(wide) > 1 else ()
     count = len(wide) - sum(one in without for one in wide.names)
-    low, high = plots.intervals.ends_of(wide)
+    low, high = ends_of(wide)
     clear = int(np.sum((low > 0) | (high < 0)))
     description = (
         f"Means with central intervals, {name}: {count} lines or places. {clear} of {len(wide)} intervals of "
@@ -77,7 +78,7 @@ def _intervals(wide: Table, narrow: Table, name: str, fit: Any) -> str:
     def draw(axes: Any) -> Any:
         if fit is not None:
             return fit.plot(LEVEL, axes, intercept=not without)
-        return plots.plot_intervals(wide, narrow, axes, without)
+        return plot_intervals(wide, narrow, axes, without)
 
     return drawn(draw, description, caption, height=height)
 
@@ -97,7 +98,7 @@ def groups(subject: Subject) -> str:
         )
         caption = f"Each level of {block.name}: mean and {100 * LEVEL:g} % interval."
         parts += [heading(block.name)]
-        parts += [drawn(lambda axes, found=found: plots.plot_groups(found, axes), description, caption)]  # type: ignore[misc]
+        parts += [drawn(lambda axes, found=found: plot_groups(found, axes), description, caption)]  # type: ignore[misc]
         shown = html_table(found, f"groups-{len(parts)}", f"Effects of {block.name}")
         parts += [folded(f"All {len(found):,} levels as a table", shown)]
     return "\n".join(parts)
@@ -112,7 +113,7 @@ def scales(subject: Subject) -> str:
         f"{name} {one.mean:.3g} ({one.interval()[0]:.3g} to {one.interval()[1]:.3g})" for name, one in known.items()
     ]
     description = f"Posterior densities of unknown scales, mean and 90 % interval: {'; '.join(ends)}."
-    return drawn(lambda axes: plots.plot_scales(known, axes), description, "Shaded: the central 90 %.", height=2.9)
+    return drawn(lambda axes: plot_scales(known, axes), description, "Shaded: the central 90 %.", height=2.9)
 
 
 def convergence(subject: Subject) -> str:
@@ -136,10 +137,10 @@ def _trace(run: Any, scales: bool) -> str:
         caption = "The objective must not fall."
         if scales:
             caption = "Each iteration tries a set of unknown scales, on the way to the most probable; the best so far."
-        return drawn(lambda axes: plots.plot_objective(run, axes), description, caption)
+        return drawn(lambda axes: plot_objective(run, axes), description, caption)
     description = f"Objective and relative gradient norm over {steps} iterations; the objective ends at {last:,.6g}."
     caption = "First: the objective, which must not fall. Second: the relative gradient norm."
-    return drawn(lambda axes: plots.plot_trace(run, axes), description, caption, panels=2)
+    return drawn(lambda axes: plot_trace(run, axes), description, caption, panels=2)
 
 
 def predictive(subject: Subject) -> str:
@@ -155,7 +156,7 @@ def predictive(subject: Subject) -> str:
     )
     drawn_data = subject.replicated(DATA_SETS)
     picture = drawn(
-        lambda axes: plots.plot_predictive(x, drawn_data, counts, axes), description,
+        lambda axes: plot_predictive(x, drawn_data, counts, axes), description,
         "Thick line: x. Thin lines: data sets drawn from the posterior. They should look alike.",
     )  # fmt: skip
     text = "The p-value is the share of drawn data sets with a greater statistic; near 0 or 1 the model misses it."
@@ -175,7 +176,7 @@ def left_out(subject: Subject) -> str:
         f"Log predictive density of each row without it; the least is {loo.pointwise.min():.3g}, in row {worst}."
     )
     caption = "Low points are rows that the others do not predict. Crosses: not to be trusted."
-    return paragraph(text) + drawn(lambda axes: plots.plot_loo(loo, axes), description, caption)
+    return paragraph(text) + drawn(lambda axes: plot_loo(loo, axes), description, caption)
 
 
 def html_table(shown: Table, identifier: str, label: str) -> str:
@@ -203,7 +204,7 @@ def gap(subject: Subject) -> str:
     )
     description = f"Gap of each row; the greatest is {values[worst]:.3g} nats, in row {worst}."
     caption = "By how much Jensen’s inequality makes the bound looser than the ELBO on each row."
-    return paragraph(text) + drawn(lambda axes: plots.plot_gap(values, axes), description, caption, height=2.9)
+    return paragraph(text) + drawn(lambda axes: plot_gap(values, axes), description, caption, height=2.9)
 
 
 def parents(subject: Subject) -> str:
@@ -246,7 +247,7 @@ def _map(subject: Subject) -> str:
         f"row. The median row has about {middle:.3g} parents of equal share."
     )
     caption = f"{description} Dark: one latent stands for the row. In large maps a dot is the greatest of a tile."
-    return drawn(lambda axes: plots.plot_parents(epsilon, axes), description, caption)
+    return drawn(lambda axes: plot_parents(epsilon, axes), description, caption)
 
 
 #: Titles and makers of the sections after the summary, in the order of the page.

@@ -78,7 +78,7 @@ def plot_selection(selection: TreeSelection, axes: Any = None) -> Any:
         axes.set_xlabel("number of trees")
         axes.set_ylabel("held-out log-likelihood (nats)")
         axes.legend(frameon=False, fontsize=8.5)
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.locator_params("x", integer=True)
     return axes
 
 

@@ -58,7 +58,7 @@ def _points(axes: Any, values: Array, colour: str) -> None:
     """Draw a point for each row, smaller and as pixels where there are many."""
     many = len(values) > MANY
     axes.plot(np.arange(len(values)), values, ".", color=colour, markersize=2 if many else 4.5, rasterized=many)
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.locator_params("x", integer=True)
 
 
 def plot_predictive(
@@ -94,7 +94,7 @@ def plot_predictive(
         axes.set_xlim(low - margin, high + margin)
         axes.set_ylim(0, 1.02)
         if counts:
-            axes.xaxis.get_major_locator().set_params(integer=True)
+            axes.locator_params("x", integer=True)
         axes.set_xlabel("response" if trials is None else "response, share of the trials")
         axes.set_ylabel("share of rows up to it")
         axes.legend(loc="lower right")

@@ -60,7 +60,7 @@ def _draw_objective(axes: Axes, result: Any, style: dict[str, Any]) -> None:
     axes.plot(result.trace.iteration, result.trace.objective, **style)
     axes.set_ylabel(f"{_climbed(result)} (nats)")
     axes.ticklabel_format(axis="y", style="plain", useOffset=False)  # whole numbers are read, not sums
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.locator_params("x", integer=True)
     _show_start(axes, result.trace)
     single = result.trace.objective.ndim == 1
     ended = result.status.name if single else f"{int(np.sum(result.converged))} of {len(result.converged)} converged"
@@ -81,7 +81,7 @@ def _draw_norm(axes: Axes, trace: Trace, style: dict[str, Any]) -> None:
     norm = np.where(trace.gradient_norm > 0, trace.gradient_norm, np.nan)
     if np.isfinite(norm).any():
         axes.semilogy(trace.iteration, norm, **style)
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.locator_params("x", integer=True)
     axes.set_ylabel("relative gradient norm")
 
 

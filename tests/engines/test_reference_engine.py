@@ -1,7 +1,5 @@
 """The reference engine against explicit loops, with row terms by mpmath from g, t and a."""
 
-from dataclasses import fields
-
 import mpmath as mp
 import numpy as np
 import pytest
@@ -101,8 +99,8 @@ def test_sums_over_parts_of_the_rows_add_up(family, data):
         observed = None if seen.observed is None else seen.observed[:, rows]
         found, _ = statistics(part, Observations(seen.x[:, rows], observed, False), q, Spread.SQUARED)
         total = found if total is None else total + found
-    for field in fields(Statistics)[1:]:
-        np.testing.assert_allclose(getattr(total, field.name), getattr(whole, field.name), rtol=1e-12, atol=1e-13)
+    for field in Statistics._fields:
+        np.testing.assert_allclose(getattr(total, field), getattr(whole, field), rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize("data", DATA)
@@ -114,8 +112,8 @@ def test_chosen_observations(family, data):
         chosen = GaussianFactors(q.mean[keep], q.sd if len(q.sd) == 1 else q.sd[keep])
         got, _ = ENGINE.statistics(layer, ENGINE.observe(layer, seen).take(keep), chosen, Want.ALL, Spread.ABSOLUTE)
         right, _ = statistics(layer, seen.take(keep), chosen, Spread.ABSOLUTE)
-        for field in fields(Statistics)[1:]:
-            np.testing.assert_allclose(getattr(got, field.name), getattr(right, field.name), rtol=1e-12)
+        for field in Statistics._fields:
+            np.testing.assert_allclose(getattr(got, field), getattr(right, field), rtol=1e-12)
 
 
 def test_the_forest_mixture_bound_lies_below():
@@ -137,8 +135,8 @@ def test_spreads_that_are_given(family):
     ):
         right, terms = statistics(layer, seen, q, spread)
         got, same = statistics(layer, seen, q, given)
-        for field in fields(Statistics)[1:]:
-            np.testing.assert_allclose(getattr(got, field.name), getattr(right, field.name), rtol=1e-12)
+        for field in Statistics._fields:
+            np.testing.assert_allclose(getattr(got, field), getattr(right, field), rtol=1e-12)
         for one, other in zip(same, terms, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-14)
 
@@ -196,12 +194,7 @@ def test_what_is_not_wanted_is_not_there():
     assert got.curvature_sd is None
     assert got.value is not None
     assert got.magnitude is not None
-    with pytest.raises(ArgumentError, match=r"gradient must be there exactly if want has Want\.GRADIENT; it is"):
-        Statistics(Want.GRADIENT)
-    with pytest.raises(ArgumentError, match=r"value must .* it is given, but not wanted"):
-        Statistics(Want.GRADIENT, value=np.zeros(1), gradient=np.zeros((1, 2)))
-    with pytest.raises(ArgumentError, match="same kind"):
-        got + statistics(layer, data, q, Spread.ABSOLUTE, Want.VALUE)[0]
+    assert (got + got).gradient is None
 
 
 @pytest.mark.parametrize("storage", STORAGE)

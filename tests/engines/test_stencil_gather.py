@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import partial
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -30,8 +28,9 @@ def gathered(weights, forward, parts, count=1):
     taps = kernel.make_taps(kernels, target[1:], shifts)
     sources = tuple(np.ascontiguousarray(part).reshape(len(part), *source) for part in parts)
     results = tuple(np.empty((len(images), *target), weights.dtype) for images in sources)
-    cuts = threaded.even_cuts(sum(map(len, sources)) * taps.bands * taps.groups, count)
-    threaded.run_all([partial(kernel.gather, *bounds, taps, sources, results) for bounds in pairwise(cuts)])
+    for own in zip(taps.values, sources, results, strict=True):
+        cuts = threaded.even_cuts(len(own[1]) * taps.bands * taps.groups, count)
+        threaded.over_ranges(kernel.gather, cuts, taps, *own)
     return [result.reshape(len(result), math.prod(target)) for result in results]
 
 

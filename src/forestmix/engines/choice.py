@@ -9,7 +9,7 @@ from __future__ import annotations
 from forestmix.checks import one_of
 from forestmix.engines.chunked import ChunkedEngine
 from forestmix.engines.grid import GridEngine
-from forestmix.engines.protocol import Engine, RowEngine
+from forestmix.engines.protocol import Engine
 from forestmix.engines.reference import ReferenceEngine
 from forestmix.errors import ArgumentError
 from forestmix.model import DEF
@@ -47,7 +47,7 @@ def _over_chunks(name: str, model: DEF, n_observations: int) -> Engine:
     return ChunkedEngine(inner) if len(chunks.columns) == 1 else GridEngine(inner)
 
 
-def _engine(*, reference: bool) -> RowEngine:
+def _engine(*, reference: bool) -> ReferenceEngine:
     if reference:
         return ReferenceEngine()
     from forestmix.engines.compiled.engine import CompiledEngine

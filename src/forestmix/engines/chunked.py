@@ -52,30 +52,26 @@ class ChunkedEngine:
     ) -> tuple[Statistics, RowTerms]:
         """Return the sums over rows that are wanted at q, and the terms of the rows, which stay where they are."""
         chunks, shared = rows.chunks, (self.inner, Factors(q.mean, q.sd), want)
-        if isinstance(spread, Spread):
-            handles = chunks.map(_statistics, rows.handles, shared=(*shared, spread))
-        else:
-            handles = chunks.map(_statistics_at, rows.handles, split_rows(chunks, spread), shared=shared)
+        handles = chunks.map(_statistics, rows.handles, split_rows(chunks, spread), shared=shared)
         sums: Sums = chunks.total(handles, _sums)
-        terms = (
-            RowParts(chunks, handles, field, sums.counts[k], layer.dtype) for k, field in enumerate(RowTerms._fields)
-        )
-        return sums.statistics, RowTerms(*terms)
+        return sums.statistics, row_parts(chunks, handles, sums, layer.dtype)
 
     def curvatures(self, layer: Layer, kappa: Any, sd: Any, want: Want) -> tuple[Any, Any]:
         """Return ``D_j sigma_j = sum_i |w_ij| s_i kappa_i`` and ``H_j = sum_i w_ij^2 kappa_i``, those wanted."""
         if not want & (Want.CURVATURE | Want.INFORMATION):
             return None, None
-        return self._sum(layer, kappa, _curvatures, sd, want)
+        sums = self._sum(layer, kappa, _curvatures, sd, want)
+        return sums.curvature_sd, sums.information
 
     def normal_product(self, layer: Layer, kappa: Any, p: Any) -> tuple[Any, Any]:
         """Return ``W^T K W p``, (N, m), and ``p^T W^T K W p``, (N,)."""
-        return self._sum(layer, kappa, _normal_product, p)
+        sums = self._sum(layer, kappa, _normal_product, p)
+        return sums.gradient, sums.value
 
-    def _sum(self, layer: Layer, kappa: Any, function: Any, *shared: Any) -> _Two:
+    def _sum(self, layer: Layer, kappa: Any, function: Any, *shared: Any) -> Statistics:
         chunks = layer.weights.chunks
         mine, field = kappa_of(chunks, kappa)
-        found: _Two = chunks.total(chunks.map(function, mine, shared=(field, self.inner, *shared)))
+        found: Statistics = chunks.total(chunks.map(function, mine, shared=(field, self.inner, *shared)))
         return found
 
 
@@ -129,26 +125,20 @@ class ChunkRows(NamedTuple):
     rows: Any
 
 
-@dataclass(frozen=True)
-class Sums:
+class Sums(NamedTuple):
     """Statistics, and how many observations each term of the rows is for, N or 1: mixed rows may differ by chunk."""
 
     statistics: Statistics
     counts: tuple[int, ...]
 
-    def __add__(self, other: Sums) -> Sums:
-        counts = tuple(map(max, self.counts, other.counts))
-        return Sums(self.statistics + other.statistics, counts)
+    def __add__(self, other: Any) -> Sums:
+        return Sums(self.statistics + other.statistics, tuple(map(max, self.counts, other.counts)))
 
 
-class _Two(NamedTuple):
-    """Two sums, either of which may not be wanted."""
-
-    first: Any
-    second: Any
-
-    def __add__(self, other: Any) -> _Two:
-        return _Two(*(None if one is None else one + more for one, more in zip(self, other, strict=True)))
+def row_parts(chunks: Chunks, handles: Sequence[Any], sums: Sums, dtype: np.dtype[Any]) -> RowTerms:
+    """Return the terms of the rows that a pass left with the chunks."""
+    fields = zip(RowTerms._fields, sums.counts, strict=True)
+    return RowTerms(*(RowParts(chunks, handles, field, count, dtype) for field, count in fields))
 
 
 def parts_of_rows(layer: Layer, observations: Observations) -> list[tuple[Any, Array, Observations]]:
@@ -167,7 +157,9 @@ def kappa_of(chunks: Chunks, kappa: Any) -> tuple[Sequence[Any], str | None]:
 
 
 def split_rows(chunks: Chunks, rows: Any) -> list[Any]:
-    """Bring to each chunk of rows its part of a vector of rows, (N or 1, n)."""
+    """Bring to each chunk of rows its part of a vector of rows, (N or 1, n), or a spread as the enumeration has it."""
+    if isinstance(rows, Spread):
+        return [rows for _ in chunks.slices]
     array = np.asarray(rows)
     return chunks.place([np.ascontiguousarray(array[:, own]) for own in chunks.slices])
 
@@ -178,24 +170,20 @@ def _observe(weights: Weights, part: tuple[Any, Array, Observations], inner: Eng
 
 
 def _statistics(
-    weights: Weights, own: ChunkRows, inner: Engine, q: Factors, want: Want, spread: Any
+    weights: Weights, own: ChunkRows, spread: Any, inner: Engine, q: Factors, want: Want
 ) -> tuple[Sums, RowTerms]:
     sums, terms = inner.statistics(Layer(own.family, weights, own.bias), own.rows, q, want, spread)
     return Sums(sums, tuple(len(term) for term in terms)), terms
 
 
-def _statistics_at(
-    weights: Weights, own: ChunkRows, spread: Any, inner: Engine, q: Factors, want: Want
-) -> tuple[Sums, RowTerms]:
-    return _statistics(weights, own, inner, q, want, spread)
+def _curvatures(weights: Weights, held: Any, field: str | None, inner: Engine, sd: Any, want: Want) -> Statistics:
+    curvature_sd, information = inner.curvatures(_bare(weights), term(held, field), sd, want)
+    return Statistics(curvature_sd=curvature_sd, information=information)
 
 
-def _curvatures(weights: Weights, held: Any, field: str | None, inner: Engine, sd: Any, want: Want) -> _Two:
-    return _Two(*inner.curvatures(_bare(weights), term(held, field), sd, want))
-
-
-def _normal_product(weights: Weights, held: Any, field: str | None, inner: Engine, p: Any) -> _Two:
-    return _Two(*inner.normal_product(_bare(weights), term(held, field), p))
+def _normal_product(weights: Weights, held: Any, field: str | None, inner: Engine, p: Any) -> Statistics:
+    image, squares = inner.normal_product(_bare(weights), term(held, field), p)
+    return Statistics(value=squares, gradient=image)
 
 
 def _bare(weights: Weights) -> Layer:

@@ -23,15 +23,16 @@ from forestmix.engines.chunked import (
     ChunkedEngine,
     ChunkedRows,
     ChunkRows,
-    RowParts,
     Sums,
     kappa_of,
     parts_of_rows,
+    row_parts,
     split_rows,
     term,
 )  # fmt: skip
 from forestmix.engines.products import Products, Three, needed_by_rows, spread_of_rows, wanted_of_rows
-from forestmix.engines.protocol import Moments, RowEngine, RowTerms, Spread, Statistics, Want
+from forestmix.engines.protocol import Moments, RowTerms, Spread, Statistics, Want
+from forestmix.engines.reference import ReferenceEngine
 from forestmix.model import Layer, Observations
 from forestmix.weights import as_weights
 from forestmix.weights.base import Weights
@@ -47,7 +48,7 @@ class GridEngine(ChunkedEngine):
     """
 
     name = "grid"
-    inner: RowEngine
+    inner: ReferenceEngine
 
     def observe(self, layer: Layer, observations: Observations) -> ChunkedRows:
         """Bring the data, the family and the bias of each chunk of rows to a place."""
@@ -59,16 +60,11 @@ class GridEngine(ChunkedEngine):
         self, layer: Layer, rows: ChunkedRows, q: Moments, want: Want, spread: Spread | Any
     ) -> tuple[Statistics, RowTerms]:
         """Return the sums over rows that are wanted at q, and the terms of the rows, which stay where they are."""
-        chunks, known = rows.chunks, isinstance(spread, Spread)
-        given = [None] * len(chunks.slices) if known else split_rows(chunks, spread)
-        own = rows.handles, chunks.place(given) if known else given
-        shared = (self.inner, want, spread if known else None)
-        vectors = needed_by_rows(q, want, spread)
-        handles, sums, back = _pass(chunks, vectors, _terms, *own, shared=shared, stays=True)
+        chunks, given = rows.chunks, split_rows(rows.chunks, spread)
+        vectors, shared = needed_by_rows(q, want, spread), (self.inner, want)
+        handles, sums, back = _pass(chunks, vectors, _terms, rows.handles, given, shared=shared, stays=True)
         found = Statistics.of(want, sums.statistics.value, sums.statistics.magnitude, *back)
-        return found, RowTerms(
-            *(RowParts(chunks, handles, name, sums.counts[k], layer.dtype) for k, name in enumerate(RowTerms._fields))
-        )
+        return found, row_parts(chunks, handles, sums, layer.dtype)
 
     def curvatures(self, layer: Layer, kappa: Any, sd: Any, want: Want) -> tuple[Any, Any]:
         """Return ``D_j sigma_j = sum_i |w_ij| s_i kappa_i`` and ``H_j = sum_i w_ij^2 kappa_i``, those wanted."""
@@ -117,14 +113,11 @@ def _project(weights: Weights, own: Three) -> Three:
     return Products(weights).project(own)
 
 
-def _terms(sums: Three, own: ChunkRows, given: Any, inner: RowEngine, want: Want, spread: Spread | None) -> Held:
+def _terms(sums: Three, own: ChunkRows, spread: Any, inner: ReferenceEngine, want: Want) -> Held:
     """Return the terms of rows from the sums over all columns."""
-    value, magnitude, terms = inner.row_terms(
-        own.rows, sums.plain, spread_of_rows(sums, given if spread is None else spread)
-    )
+    value, magnitude, terms = inner.row_terms(own.rows, sums.plain, spread_of_rows(sums, spread))
     back = wanted_of_rows(want, sums.absolute, terms.kappa, terms.error)
-    sums_of_rows = Statistics(Want.VALUE, value=value, magnitude=magnitude)
-    return Held(Sums(sums_of_rows, tuple(len(one) for one in terms)), terms, back)
+    return Held(Sums(Statistics(value, magnitude), tuple(len(one) for one in terms)), terms, back)
 
 
 def _weighted_spreads(sums: Three, held: Any, field: str | None, want: Want) -> Held:
@@ -139,7 +132,7 @@ def _weighted_image(sums: Three, held: Any, field: str | None) -> Held:
     return Held(np.sum(image * weighted, axis=1, dtype=np.float64), None, Three(weighted, None, None))
 
 
-def _observe(part: tuple[Any, Array, Observations], inner: RowEngine, dtype: np.dtype[Any]) -> ChunkRows:
+def _observe(part: tuple[Any, Array, Observations], inner: ReferenceEngine, dtype: np.dtype[Any]) -> ChunkRows:
     family, bias, own = part
     return ChunkRows(family, bias, inner.observe(_rows_alone(family, bias, dtype), own))
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import array_api_compat
 
-from forestmix.engines.protocol import Moments, Spread, Want
+from forestmix.engines.protocol import Moments, Spread, Want, added
 from forestmix.weights.base import Weights
 
 
@@ -18,7 +18,7 @@ class Three(NamedTuple):
     squared: Any
 
     def __add__(self, other: Any) -> Three:
-        return Three(*(None if one is None else one + more for one, more in zip(self, other, strict=True)))
+        return Three(*added(self, other))
 
 
 class Products:

@@ -5,12 +5,10 @@ Algorithms see these sums, and products with ``W^T K W``; how W is stored and re
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
 from enum import Enum, Flag, auto
 from typing import Any, NamedTuple, Protocol
 
 from forestmix.errors import ArgumentError
-from forestmix.partition import Partition
 
 
 class Want(Flag):
@@ -66,45 +64,33 @@ class Factors(NamedTuple):
     sd: Any
 
 
-@dataclass(frozen=True)
-class Statistics:
-    """Sums over rows, so those of two parts of the rows add up to those of both.
+def added(one: tuple[Any, ...], other: tuple[Any, ...]) -> list[Any]:
+    """Return the sums of two sets of sums, field by field; what nobody wants is ``None`` in both."""
+    return [None if mine is None else mine + more for mine, more in zip(one, other, strict=True)]
 
-    ``want`` says which are there; the others are ``None``. ``value``: the bound on the expected log-likelihood, (N,);
-    ``magnitude``: the size of its terms, which sets its rounding, (N,); ``gradient``: (N, m); ``curvature_sd``, that is
-    ``D_j sigma_j``, and ``information``: (N, m), or (1, m) where all observations share them.
+
+class Statistics(NamedTuple):
+    """Sums over rows, so those of two parts of the rows add up to those of both; what is not wanted is ``None``.
+
+    ``value``: the bound on the expected log-likelihood, (N,); ``magnitude``: the size of its terms, which sets its
+    rounding, (N,); ``gradient``: (N, m); ``curvature_sd``, that is ``D_j sigma_j``, and ``information``: (N, m), or
+    (1, m) where all observations share them.
     """
 
-    want: Want
     value: Any = None
     magnitude: Any = None
     gradient: Any = None
     curvature_sd: Any = None
     information: Any = None
 
-    def __post_init__(self) -> None:
-        for name, flag in _FLAGS.items():
-            if (getattr(self, name) is None) == (flag in self.want):
-                state = "missing" if flag in self.want else "given, but not wanted"
-                raise ArgumentError(f"{name} must be there exactly if want has {flag}; it is {state}.")
-
     @classmethod
     def of(cls, want: Want, *sums: Any) -> Statistics:
         """Return those of the sums, in the order of the fields, that are wanted; the last may be left out."""
-        return cls(want, *(one if flag in want else None for one, flag in zip(sums, _FLAGS.values(), strict=False)))
+        flags = Want.VALUE, Want.VALUE, Want.GRADIENT, Want.CURVATURE, Want.INFORMATION
+        return cls(*(one if flag in want else None for one, flag in zip(sums, flags, strict=False)))
 
-    def __add__(self, other: Statistics) -> Statistics:
-        if self.want != other.want:
-            raise ArgumentError(f"statistics that are added must be of the same kind; got {self.want}, {other.want}.")
-        sums = {name: getattr(self, name) + getattr(other, name) for name, flag in _FLAGS.items() if flag in self.want}
-        return Statistics(self.want, **sums)
-
-
-_FLAGS = {
-    field.name: {"curvature_sd": Want.CURVATURE, "magnitude": Want.VALUE}.get(field.name) or Want[field.name.upper()]
-    for field in fields(Statistics)
-    if field.name != "want"
-}
+    def __add__(self, other: Any) -> Statistics:
+        return Statistics(*added(self, other))
 
 
 class RowTerms(NamedTuple):
@@ -141,7 +127,10 @@ class SweepStart(NamedTuple):
 
 
 class Engine(Protocol):
-    """Evaluates layers. What is expensive to prepare is made once, by ``observe``."""
+    """Evaluates layers. What is expensive to prepare is made once, by ``observe``.
+
+    With ``Capability.SWEEP`` an engine has the methods of ``engines.compiled.sweeping.CoordinateSweeps`` as well.
+    """
 
     name: str
     capabilities: frozenset[Capability]
@@ -162,36 +151,6 @@ class Engine(Protocol):
 
     def normal_product(self, layer: Any, kappa: Any, p: Any) -> tuple[Any, Any]:
         """Return ``W^T K W p``, (N, m), and ``p^T W^T K W p``, (N,), with K the diagonal of ``kappa``."""
-
-
-class RowEngine(Engine, Protocol):
-    """An engine that also evaluates rows whose sums over W were made elsewhere."""
-
-    def row_terms(self, rows: Any, image: Any, spread: Any) -> tuple[Any, Any, RowTerms]:
-        """Return the bound and the size of its terms, (N,) each, and the terms of rows; ``image`` is ``W mean``."""
-
-
-class SweepEngine(Engine, Protocol):
-    """An engine with ``Capability.SWEEP``: coordinate updates on the ELBO, or of groups on the grouped bound.
-
-    Each takes factors and the terms of the rows at them, and returns new factors. Rows of varying curvature have each
-    step halved until the objective does not fall, where ``safe``.
-    """
-
-    def sweep_groups(
-        self, start: SweepStart, groups: Partition, *, surrogate: bool, safe: bool, spread: Spread
-    ) -> Moments:
-        """Update the groups one after another, the members of each at once.
-
-        ``surrogate``: step with the forest mixture precision of the group (Theorem 2) and not with the exact one of
-        each latent; ``spread``: ABSOLUTE for Jensen's inequality inside each group, SQUARED for the ELBO.
-        """
-
-    def sweep_blocks(self, start: SweepStart, blocks: Partition, *, synchronous: bool) -> Moments:
-        """Sweep the blocks on threads, each with the others as at the start or, unsynchronised, as they are now."""
-
-    def sweep_greedy(self, start: SweepStart, steps: int) -> Moments:
-        """Update ``steps`` times, for each observation, the latent whose exact update raises the ELBO most."""
 
 
 def require(engine: Engine, capability: Capability, purpose: str) -> None:

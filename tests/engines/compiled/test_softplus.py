@@ -8,7 +8,7 @@ import pytest
 
 from families.test_expectations import CORNERS, EXTREME, INTERIOR, TILTED, relative_errors
 from forestmix.engines.compiled import softplus
-from forestmix.engines.compiled.rows import MISSING, new_workspace, terms_for, terms_of_rows
+from forestmix.engines.compiled.rows import MISSING, terms_for, terms_of_rows
 from forestmix.families.expectations import NARROW, lower_softplus
 from forestmix.families.primitive import Kind
 from support.softplus_oracle import exact
@@ -23,8 +23,7 @@ def terms(kind, target, mean, spread, factor=1.0, best=0.0):
     error, kappa, values = np.empty(n), np.empty(n), np.empty(n)
     kinds = set(kind.tolist()) - {MISSING}
     own = terms_for(kinds.pop() if len(kinds) == 1 else None)
-    work = new_workspace(), np.zeros((3, softplus.WIDTH))
-    arguments = table, spread.astype(float), (mean.astype(float), error, kappa), own, *work
+    arguments = table, spread.astype(float), (mean.astype(float), error, kappa), own
     for k in range(n):
         total = np.zeros(2)
         terms_of_rows(k, k + 1, *arguments, total)

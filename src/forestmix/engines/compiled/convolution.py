@@ -80,14 +80,6 @@ def _add_eight(at, w, source, result):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
-def _add_three(at, w, source, result):  # type: ignore[no-untyped-def]
-    s0, s1, s2 = source[at[0] :], source[at[1] :], source[at[2] :]
-    w0, w1, w2 = w[0], w[1], w[2]
-    for q in range(result.shape[0]):
-        result[q] = result[q] + w0 * s0[q] + w1 * s1[q] + w2 * s2[q]
-
-
-@njit(cache=True, nogil=True, fastmath={"contract"})
 def _add_one(at, w, source, result):  # type: ignore[no-untyped-def]
     s0, w0 = source[at[0] :], w[0]
     for q in range(result.shape[0]):
@@ -98,17 +90,12 @@ def _add_one(at, w, source, result):  # type: ignore[no-untyped-def]
 def _sum_taps(offsets, values, source, result):  # type: ignore[no-untyped-def]
     """Write ``sum_t values[t] source[offsets[t] + .]`` into ``result``."""
     result[:] = 0
-    t, count = 0, offsets.shape[0]
-    while t < count:
-        if t + 8 <= count:
-            _add_eight(offsets[t:], values[t:], source, result)
-            t += 8
-        elif t + 3 <= count:
-            _add_three(offsets[t:], values[t:], source, result)
-            t += 3
-        else:
-            _add_one(offsets[t:], values[t:], source, result)
-            t += 1
+    # A square kernel of odd side has one tap more than a multiple of eight.
+    whole = offsets.shape[0] // 8 * 8
+    for t in range(0, whole, 8):
+        _add_eight(offsets[t:], values[t:], source, result)
+    for t in range(whole, offsets.shape[0]):
+        _add_one(offsets[t:], values[t:], source, result)
 
 
 @njit(cache=True, nogil=True)
@@ -123,36 +110,27 @@ def _with_border(source, top, left, height, width):  # type: ignore[no-untyped-d
 
 
 @njit(cache=True, nogil=True)
-def _run_task(task, taps, values, source, result):  # type: ignore[no-untyped-def]
-    """Compute one band of one group of channels of one item."""
-    item, rest = divmod(task, taps.bands * taps.groups)
-    band, group = divmod(rest, taps.groups)
-    top, columns = band * taps.rows, result.shape[3]
-    rows = min(taps.rows, result.shape[2] - top)
-    buffer = _with_border(source[item], top + taps.down, taps.across, taps.height, taps.width)
-    sums = np.empty((rows - 1) * taps.width + columns, result.dtype)
-    for o in range(group * CHANNELS, min((group + 1) * CHANNELS, result.shape[1])):
-        chosen = slice(taps.starts[o], taps.starts[o + 1])
-        _sum_taps(taps.offsets[chosen], values[chosen], buffer, sums)
-        for row in range(rows):
-            result[item, o, top + row] = sums[row * taps.width : row * taps.width + columns]
-
-
-@njit(cache=True, nogil=True)
-def gather(first: int, last: int, taps: Taps, sources: tuple[Array, ...], results: tuple[Array, ...]) -> None:
-    """Do tasks ``first`` to ``last`` of the products with W, |W| and W∘W (or their transposes), of a batch each.
+def gather(first: int, last: int, taps: Taps, values: Array, source: Array, result: Array) -> None:
+    """Do tasks ``first`` to ``last`` of the product of one f with a batch; an item has bands times groups of them.
 
     Args:
-        first: the first task; there are bands times groups for each item, part after part.
+        first: the first task.
         last: the one after the last.
         taps: of the direction.
-        sources: three of (N, I, rows, columns), each with its own N, which may be 0.
-        results: three of (N, O, rows, columns).
+        values: those of the taps for this f.
+        source: (N, I, rows, columns).
+        result: (N, O, rows, columns).
 
     """
     for task in range(first, last):
-        part, own, size = 0, task, taps.bands * taps.groups
-        while own >= len(sources[part]) * size:
-            own -= len(sources[part]) * size
-            part += 1
-        _run_task(own, taps, taps.values[part], sources[part], results[part])
+        item, rest = divmod(task, taps.bands * taps.groups)
+        band, group = divmod(rest, taps.groups)
+        top, columns = band * taps.rows, result.shape[3]
+        rows = min(taps.rows, result.shape[2] - top)
+        buffer = _with_border(source[item], top + taps.down, taps.across, taps.height, taps.width)
+        sums = np.empty((rows - 1) * taps.width + columns, result.dtype)
+        for o in range(group * CHANNELS, min((group + 1) * CHANNELS, result.shape[1])):
+            chosen = slice(taps.starts[o], taps.starts[o + 1])
+            _sum_taps(taps.offsets[chosen], values[chosen], buffer, sums)
+            for row in range(rows):
+                result[item, o, top + row] = sums[row * taps.width : row * taps.width + columns]

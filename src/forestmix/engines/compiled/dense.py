@@ -13,9 +13,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from forestmix.arrays import Array
 from forestmix.engines.compiled.compiling import njit
-from forestmix.engines.compiled.rows import Table, finish_rows
+from forestmix.engines.compiled.rows import Table, finish_rows, new_workspace
 from forestmix.engines.compiled.softplus import WIDTH
 from forestmix.engines.compiled.tiles import ROWS, add_one, add_three, ahead_of, dot_one, dot_three
 
@@ -31,14 +33,13 @@ CACHED, SHORTEST = 2**22, 512
 @njit(cache=True, nogil=True)
 def pass_rows(
     first: int, last: int, W: Array, table: Table, factors: Array, spreads: bool, spread: int,
-    found: tuple[Array, Array, Array], terms: Any, work: Array, products: Array, parts: Array, totals: Array,
+    found: tuple[Array, Array, Array], terms: Any, parts: Array, totals: Array,
 ) -> None:  # fmt: skip
     """Make the pass over rows ``first`` to ``last`` of a row-major W.
 
-    ``factors``: mean, sd and variance of the latents, (3, m); ``spreads``: whether to multiply with the last two;
-    ``products``: (3, ``WIDTH``), to work in.
+    ``factors``: mean, sd and variance of the latents, (3, m); ``spreads``: whether to multiply with the last two.
     """
-    m = W.shape[1]
+    m, work, products = W.shape[1], new_workspace(), np.zeros((3, WIDTH), W.dtype)
     parts[:] = 0
     # Several tiles are taken at once and stay in the cache meanwhile, for terms that are taken in vectors.
     tiles = max(1, min(WIDTH // ROWS, KEPT // (ROWS * m * W.itemsize)))
@@ -63,12 +64,13 @@ def pass_rows(
 @njit(cache=True, nogil=True)
 def pass_columns(
     first: int, last: int, W: Array, table: Table, factors: Array, spreads: bool, spread: int,
-    found: tuple[Array, Array, Array], terms: Any, work: Array, products: Array, parts: Array, totals: Array,
+    found: tuple[Array, Array, Array], terms: Any, parts: Array, totals: Array,
 ) -> None:  # fmt: skip
     """Make the pass over the same rows of a column-major matrix, of which W is the row-major transpose.
 
-    ``factors`` and ``parts`` have ``ROWS`` columns more than there are latents; ``products`` is (3, ``BLOCK + ROWS``).
+    ``factors`` and ``parts`` have ``ROWS`` columns more than there are latents.
     """
+    work, products = new_workspace(), np.zeros((3, BLOCK + ROWS), W.dtype)
     m, ahead = W.shape[0], ROWS * W.shape[1]
     parts[:] = 0
     fitting = CACHED // (m * W.itemsize)

@@ -6,8 +6,6 @@ and products after them, with the terms of the rows compiled in between.
 
 from __future__ import annotations
 
-from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,7 +16,6 @@ from forestmix.engines.compiled import threaded
 from forestmix.engines.compiled.passes import has_pass, normal_pass, one_pass
 from forestmix.engines.compiled.products import products_of
 from forestmix.engines.compiled.rows import RowTable, quadratic_rows, row_table, terms_of_rows
-from forestmix.engines.compiled.softplus import WIDTH
 from forestmix.engines.compiled.sweeping import CoordinateSweeps
 from forestmix.engines.products import Products
 from forestmix.engines.protocol import Capability, Moments, RowTerms, Spread, Statistics, Want
@@ -74,11 +71,8 @@ class CompiledEngine(CoordinateSweeps, ReferenceEngine):
         number = threaded.threads(threaded.ENTRIES_OF_ROW * n)
         for k in range(count):
             parts, found = np.zeros((number, 2)), (eta[k], error[k], kappa[k])
-            own = rows.observation(k), spread[k if len(spread) > 1 else 0], found, rows.terms
-            threaded.run_all([
-                partial(terms_of_rows, *cut, *own, row_kernels.new_workspace(), np.zeros((3, WIDTH), eta.dtype), part)
-                for cut, part in zip(pairwise(threaded.even_cuts(n, number)), parts, strict=True)
-            ])  # fmt: skip
+            given = rows.observation(k), spread[k if len(spread) > 1 else 0], found, rows.terms
+            threaded.over_ranges(terms_of_rows, threaded.even_cuts(n, number), *given, parts=[parts])
             totals[:, k] = parts.sum(axis=0)
         return *totals, RowTerms(eta, error, kappa[:1] if rows.shares_curvature else kappa)
 

@@ -10,7 +10,7 @@ import numpy as np
 from forestmix.arrays import Array
 from forestmix.engines.compiled.columns import Columns, column, is_dense
 from forestmix.engines.compiled.compiling import njit
-from forestmix.engines.compiled.rows import Table
+from forestmix.engines.compiled.rows import Table, new_workspace
 from forestmix.engines.compiled.sweeps import ERROR, KAPPA, Latents, Rows, new_group, update
 
 
@@ -48,14 +48,14 @@ def _best(slope, precision, sd):  # type: ignore[no-untyped-def]
 @njit(cache=True, nogil=True, error_model="numpy")
 def sweep_greedy(
     columns: Columns, by_rows: Columns, steps: int, slope: Array, precision: Array, table: Table, state: Array,
-    latents: Latents, unit: float, terms: Any, work: Array,
+    latents: Latents, unit: float, terms: Any,
 ) -> None:  # fmt: skip
     """Update ``steps`` times the latent whose exact update raises the ELBO most (Gauss-Southwell).
 
     ``slope`` and ``precision``, those of the objective in each latent, are kept up to date through the rows of an
     update. ``by_rows``: the columns of the transpose of W.
     """
-    rows, group = Rows(table, state, unit, work), new_group(columns, state.shape[1], 1)
+    rows, group = Rows(table, state, unit, new_workspace()), new_group(columns, state.shape[1], 1)
     chosen, changes, options = np.empty(1, np.int64), np.empty((2, state.shape[1])), (False, False, True)
     first = np.int64(0)  # a plain 0 would have code of its own
     for _ in range(steps):

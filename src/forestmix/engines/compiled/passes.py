@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from functools import partial
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from forestmix.arrays import Array
-from forestmix.engines.compiled import threaded
+from forestmix.engines.compiled import dense, sparse, threaded
 from forestmix.engines.compiled.products import entry_cuts
-from forestmix.engines.compiled.rows import RowTable, new_workspace
-from forestmix.engines.compiled.softplus import WIDTH
+from forestmix.engines.compiled.rows import RowTable
 from forestmix.weights.storage import DenseStorage, SparseStorage
 
-#: A kernel, its factors, the shape of its sums, the width of its products, and where to cut the rows for threads.
-Prepared = tuple[Any, Array, tuple[int, int], int, list[int]]
+#: A kernel, its factors, the shape of its sums, and where to cut the rows for threads.
+Prepared = tuple[Any, Array, tuple[int, int], list[int]]
 
 
 class Found(NamedTuple):
@@ -41,40 +38,30 @@ def one_pass(storage: Any, table: RowTable, mean: Array, sd: Array, *, spreads: 
 
     ``spreads``: whether to multiply with ``sd``; ``spread``: which of the two enters the rows (``compiled.rows``).
     """
-    dtype, terms, numbers = mean.dtype, table.terms, table.observation(0)
-    kernel, factors, shape, width, cuts = (_dense if isinstance(storage, DenseStorage) else _sparse)(
+    kernel, factors, shape, cuts = (_dense if isinstance(storage, DenseStorage) else _sparse)(
         storage, mean, sd, sums, 0 if table.curvature_is_constant else threaded.ENTRIES_OF_ROW
     )
-    found = tuple(np.empty(cuts[-1], dtype) for _ in range(3))
+    found = tuple(np.empty(cuts[-1], mean.dtype) for _ in range(3))
     # Kernels begin with zeros in their sums: of many latents that takes a while, and so each thread does its own.
-    parts, totals = np.empty((len(cuts) - 1, *shape), dtype), np.zeros((len(cuts) - 1, 2))
-    given = (*storage[:-1], numbers, factors, spreads, spread, found, terms)
-    threaded.run_all([
-        partial(kernel, *cut, *given, new_workspace(), np.zeros((3, width), dtype), *own)
-        for cut, *own in zip(pairwise(cuts), parts, totals, strict=True)
-    ])  # fmt: skip
-    return Found(totals.sum(axis=0), _added(storage, parts, len(mean)), *found)
+    parts, totals = np.empty((len(cuts) - 1, *shape), mean.dtype), np.zeros((len(cuts) - 1, 2))
+    given = table.observation(0), factors, spreads, spread, found, table.terms
+    threaded.over_ranges(kernel, cuts, *storage[:-1], *given, parts=(parts, totals))
+    all_sums = threaded.total(parts)
+    # Those of a sparse W are interleaved, those of a dense one may have latents that are not there at the end.
+    rows = all_sums[:, : len(mean)] if isinstance(storage, DenseStorage) else all_sums.T
+    return Found(totals.sum(axis=0), rows, *found)
 
 
 def normal_pass(storage: SparseStorage, kappa: Array, p: Array) -> tuple[Array, Array]:
     """Return ``W^T K W p`` and ``p^T W^T K W p`` of one vector over a sparse W by rows, with an axis before each."""
-    from forestmix.engines.compiled import sparse
-
     cuts = entry_cuts(storage.indptr, threaded.threads(len(storage.data)))
     parts, totals = np.empty((len(cuts) - 1, len(p)), p.dtype), np.empty((len(cuts) - 1, 1))
-    threaded.run_all([
-        partial(sparse.normal_rows, *cut, *storage[:-1], kappa, p, *own)
-        for cut, *own in zip(pairwise(cuts), parts, totals, strict=True)
-    ])  # fmt: skip
-    for own in parts[1:]:
-        parts[0] += own
-    return parts[:1], totals.sum(axis=0)
+    threaded.over_ranges(sparse.normal_rows, cuts, *storage[:-1], kappa, p, parts=(parts, totals))
+    return threaded.total(parts)[np.newaxis], totals.sum(axis=0)
 
 
 def _dense(storage: DenseStorage, mean: Array, sd: Array, sums: int, heavy: int) -> Prepared:
     """Return what a pass over a dense W needs; a row takes as long as ``heavy`` entries."""
-    from forestmix.engines.compiled import dense
-
     n, m = storage.array.shape[::-1] if storage.transposed else storage.array.shape
     # By columns the last tile is whole, with latents that are not there.
     width = m + dense.ROWS if storage.transposed else m
@@ -83,21 +70,12 @@ def _dense(storage: DenseStorage, mean: Array, sd: Array, sums: int, heavy: int)
     cuts = threaded.even_cuts(n, threaded.threads(storage.array.size + heavy * n))
     shape = (3 if sums > 1 else sums, width)
     if storage.transposed:
-        return dense.pass_columns, factors, shape, dense.BLOCK + dense.ROWS, cuts
-    return dense.pass_rows, factors, shape, WIDTH, cuts
+        return dense.pass_columns, factors, shape, cuts
+    return dense.pass_rows, factors, shape, cuts
 
 
 def _sparse(storage: SparseStorage, mean: Array, sd: Array, sums: int, heavy: int) -> Prepared:
     """Return what a pass over a sparse W by rows needs."""
-    from forestmix.engines.compiled import sparse
-
     n = len(storage.indptr) - 1
     cuts = entry_cuts(storage.indptr, threaded.threads(len(storage.data) + heavy * n))
-    return sparse.pass_rows, np.stack([mean, sd], axis=1), (len(mean), sums), WIDTH, cuts
-
-
-def _added(storage: Any, parts: Array, m: int) -> Array:
-    """Return the sums of all threads, one line of m latents for each sum; those of a sparse W stay interleaved."""
-    for own in parts[1:]:
-        parts[0] += own
-    return parts[0, :, :m] if isinstance(storage, DenseStorage) else parts[0].T
+    return sparse.pass_rows, np.stack([mean, sd], axis=1), (len(mean), sums), cuts

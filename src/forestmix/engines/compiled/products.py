@@ -6,14 +6,12 @@ each direction. All else has BLAS's and SciPy's products.
 
 from __future__ import annotations
 
-from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from forestmix.arrays import Array
-from forestmix.engines.compiled import threaded
+from forestmix.engines.compiled import convolution, sparse, threaded
 from forestmix.engines.products import Products, Three
 from forestmix.weights.base import Weights
 from forestmix.weights.storage import SparseStorage, StencilStorage
@@ -33,44 +31,30 @@ class StencilProducts(Products):
     """Products of a convolution, on threads that share no sum."""
 
     def __init__(self, weights: Weights, storage: StencilStorage) -> None:
-        from forestmix.engines.compiled import convolution
-
         super().__init__(weights)
-        turned = storage.turned()
-        self.shapes = storage.target, storage.source
-        self.gather = convolution.gather
-        self.taps = (
-            convolution.make_taps(turned.kernels, turned.target[1:], turned.shifts),
-            convolution.make_taps(storage.kernels, storage.target[1:], storage.shifts),
-        )
+        self.storage, self.turned = storage, storage.turned()
 
     def project(self, vectors: Three) -> Three:
         """Return ``W y``, ``|W| y`` and ``(W∘W) y`` of those that are given."""
-        return self._products(0, vectors)
+        return self._products(self.turned, vectors)
 
     def collect(self, rows: Three) -> Three:
         """Return ``W^T r``, ``|W|^T r`` and ``(W∘W)^T r`` of those that are given."""
-        return self._products(1, rows)
+        return self._products(self.storage, rows)
 
-    def _products(self, direction: int, parts: Three) -> Three:
-        from forestmix.engines.compiled.convolution import CHEAP
+    def _products(self, storage: StencilStorage, parts: Three) -> Three:
+        taps = convolution.make_taps(storage.kernels, storage.target[1:], storage.shifts)
+        given = zip(parts, taps.values, strict=True)
+        return Three(*(None if part is None else self._product(storage, taps, part, f) for part, f in given))
 
-        taps, source, target = self.taps[direction], self.shapes[direction], self.shapes[1 - direction]
-        given = tuple(self._images(part, source) for part in parts)
-        results = tuple(np.empty((len(images), *target), self.weights.dtype) for images in given)
-        items = sum(map(len, given))
-        count = threaded.threads(items * taps.offsets.size * target[1] * target[2] // CHEAP)
-        cuts = threaded.even_cuts(items * taps.bands * taps.groups, count)
-        threaded.run_all([partial(self.gather, *cut, taps, given, results) for cut in pairwise(cuts)])
-        found = zip(parts, results, strict=True)
-        return Three(*(None if part is None else result.reshape(len(part), -1) for part, result in found))
-
-    def _images(self, part: Array | None, shape: tuple[int, int, int]) -> Array:
-        """Return a batch as (N, channels, rows, columns), with N = 0 for ``None``."""
-        if part is None:
-            return np.empty((0, *shape), self.weights.dtype)
+    def _product(self, storage: StencilStorage, taps: convolution.Taps, part: Array, f: Array) -> Array:
         # Writeable, or Numba would compile the kernel anew for arrays that are not.
-        return np.require(part, self.weights.dtype, ["C", "A", "W"]).reshape(len(part), *shape)
+        source = np.require(part, self.weights.dtype, ["C", "A", "W"]).reshape(len(part), *storage.source)
+        result = np.empty((len(part), *storage.target), self.weights.dtype)
+        count = threaded.threads(len(part) * taps.offsets.size * result[0, 0].size // convolution.CHEAP)
+        cuts = threaded.even_cuts(len(part) * taps.bands * taps.groups, count)
+        threaded.over_ranges(convolution.gather, cuts, taps, f, source, result)
+        return result.reshape(len(part), -1)
 
 
 class SparseColumnProducts(Products):
@@ -82,14 +66,10 @@ class SparseColumnProducts(Products):
 
     def project(self, vectors: Three) -> Three:
         """Return ``W y``, ``|W| y`` and ``(W∘W) y`` of those that are given."""
-        from forestmix.engines.compiled import sparse
-
         return self._products(sparse.project_columns, self.weights.shape, vectors)
 
     def collect(self, rows: Three) -> Three:
         """Return ``W^T r``, ``|W|^T r`` and ``(W∘W)^T r`` of those that are given."""
-        from forestmix.engines.compiled import sparse
-
         return self._products(sparse.collect_columns, self.weights.shape[::-1], rows)
 
     def _products(self, kernel: Any, shape: tuple[int, int], given: Three) -> Three:
@@ -100,14 +80,9 @@ class SparseColumnProducts(Products):
         cuts = entry_cuts(self.arrays[0], threaded.threads(len(self.arrays[2])))
         wide = 1 if given.absolute is None and given.squared is None else 3
         parts = np.zeros((len(cuts) - 1, shape[0], wide), self.weights.dtype)
-        threaded.run_all([
-            partial(kernel, *cut, *self.arrays, factors, own) for cut, own in zip(pairwise(cuts), parts, strict=True)
-        ])  # fmt: skip
-        for own in parts[1:]:
-            parts[0] += own
-        return Three(*(
-            None if part is None else np.ascontiguousarray(parts[0, :, k])[np.newaxis] for k, part in enumerate(given)
-        ))  # fmt: skip
+        threaded.over_ranges(kernel, cuts, *self.arrays, factors, parts=[parts])
+        sums = threaded.total(parts).T
+        return Three(*(None if part is None else sums[k : k + 1].copy() for k, part in enumerate(given)))
 
 
 def entry_cuts(indptr: Array, count: int) -> list[int]:

@@ -106,16 +106,17 @@ def quadratic_rows(factor: Array) -> RowTable:
     return RowTable(tuple(numbers), frozenset({QUADRATIC}))
 
 
-def new_workspace() -> Array:
-    """Return a workspace for ``WIDTH`` rows."""
-    return np.zeros(SIZE + len(NUMBERS) * WIDTH)
-
-
 @cache
 def terms_for(kind: int | None) -> Any:
     """Return the function for the terms of rows of one kind, or of any, for kernels."""
     own = {QUADRATIC: quadratic_terms, EXPONENTIAL: exponential_terms, SOFTPLUS: softplus_terms, None: mixed_terms}
     return pointer(types.void(types.intp, types.float64[::1]), own[kind], fastmath=FUSED, error_model="numpy")
+
+
+@njit(inline="always")
+def new_workspace():  # type: ignore[no-untyped-def]
+    """Return a workspace for ``WIDTH`` rows."""
+    return np.zeros(SIZE + len(NUMBERS) * WIDTH)
 
 
 @njit(forceinline=True, nogil=True)
@@ -282,12 +283,13 @@ def finish_rows(start, count, table, products, at, spread, found, terms, work, t
 @njit(cache=True, nogil=True)
 def terms_of_rows(
     first: int, last: int, table: Table, spread: Array, found: tuple[Array, Array, Array],
-    terms: Any, work: Array, products: Array, totals: Array,
+    terms: Any, totals: Array,
 ) -> None:  # fmt: skip
     """Write the terms of a range of rows of one observation, and add up as ``finish_rows`` does.
 
     The first of ``found`` has their means without the bias, and ``spread``, (n or 1), has their spreads.
     """
+    work, products = new_workspace(), np.zeros((3, WIDTH), found[0].dtype)
     for start in range(first, last, WIDTH):
         count = min(WIDTH, last - start)
         for k in range(count):

@@ -15,7 +15,7 @@ import numpy as np
 from forestmix.arrays import Array
 from forestmix.engines.compiled.compiling import njit
 from forestmix.engines.compiled.elementary import FUSED
-from forestmix.engines.compiled.rows import SQUARED_SPREAD, Table, finish_rows, of_row
+from forestmix.engines.compiled.rows import SQUARED_SPREAD, Table, finish_rows, new_workspace, of_row
 from forestmix.engines.compiled.softplus import WIDTH
 
 #: Entries of W that are gathered before they are scattered, at most, unless they are all of one row.
@@ -25,14 +25,13 @@ TOGETHER = 4096
 @njit(cache=True, nogil=True)
 def pass_rows(
     first: int, last: int, starts: Array, columns: Array, values: Array, table: Table, factors: Array,
-    spreads: bool, spread: int, found: tuple[Array, Array, Array], terms: Any, work: Array, products: Array,
-    parts: Array, totals: Array,
+    spreads: bool, spread: int, found: tuple[Array, Array, Array], terms: Any, parts: Array, totals: Array,
 ) -> None:  # fmt: skip
     """Make the pass over a range of rows.
 
-    ``factors`` is (m, 2), mean and sd; ``parts`` is (m, 0 to 3), how many of the sums are asked for; ``products``:
-    (3, ``WIDTH``), to work in.
+    ``factors`` is (m, 2), mean and sd; ``parts`` is (m, 0 to 3), how many of the sums are asked for.
     """
+    work, products = new_workspace(), np.zeros((3, WIDTH), values.dtype)
     pairs, sums = factors.reshape(-1), parts.reshape(-1)
     sums[:] = 0
     top = first

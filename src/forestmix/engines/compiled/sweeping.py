@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from forestmix.engines.compiled import greedy, sweeps, threaded
 from forestmix.engines.compiled.columns import columns_of, rows_of
-from forestmix.engines.compiled.rows import new_workspace
 from forestmix.engines.protocol import Factors, Spread, SweepStart
 from forestmix.families.expectations import quiet
 from forestmix.partition import Partition
@@ -20,13 +18,21 @@ ROUNDING_UNITS = 64
 
 
 class CoordinateSweeps:
-    """The methods of an engine with ``Capability.SWEEP``."""
+    """The methods of an engine with ``Capability.SWEEP``: updates on the ELBO, or of groups on the grouped bound.
+
+    Each takes factors and the terms of the rows at them, and returns new factors. Rows of varying curvature have each
+    step halved until the objective does not fall, where ``safe``.
+    """
 
     @quiet
     def sweep_groups(
         self, start: SweepStart, groups: Partition, *, surrogate: bool, safe: bool, spread: Spread
     ) -> Factors:
-        """Update the groups one after another, the members of each at once."""
+        """Update the groups one after another, the members of each at once.
+
+        ``surrogate``: step with the forest mixture precision of the group (Theorem 2) and not with the exact one of
+        each latent; ``spread``: ABSOLUTE for Jensen's inequality inside each group, SQUARED for the ELBO.
+        """
         sweep, options = _Sweep(start), (spread is Spread.ABSOLUTE, surrogate, safe)
         blocks, only = np.array([0, len(groups.sizes)]), np.zeros(1, np.int64)
         given = sweep.columns, groups.starts, groups.members, blocks, only, False, options
@@ -35,7 +41,10 @@ class CoordinateSweeps:
 
     @quiet
     def sweep_blocks(self, start: SweepStart, blocks: Partition, *, synchronous: bool) -> Factors:
-        """Sweep the blocks on threads, whatever their size: that threads meet is the method."""
+        """Sweep the blocks on threads, each with the others as at the start or, unsynchronised, as they are now.
+
+        They are on threads whatever their size: that threads meet is the method.
+        """
         sweep, options = _Sweep(start), (False, False, True)
         ones, count = np.arange(len(blocks.members) + 1), len(blocks.sizes)
         cuts = threaded.even_cuts(count, threaded.threads(threaded.WORTH_A_THREAD * count))
@@ -77,13 +86,13 @@ class _Sweep:
         if self.terms is not None:
             self.states[:, sweeps.SQUARED] = np.square(spread)
             for k, state in enumerate(self.states):
-                sweeps.start_state(rows.observation(k), state, self.terms, new_workspace())
+                sweeps.start_state(rows.observation(k), state, self.terms)
 
     def observation(self, k: int) -> tuple[Any, ...]:
         """Return the last arguments of a kernel, for one observation."""
         latents = sweeps.Latents(self.mean[k], self.sd[k], *self.prior)
         unit = ROUNDING_UNITS * float(np.finfo(self.dtype).eps)
-        return self.rows.observation(k), self.states[k], latents, unit, self.terms, new_workspace()
+        return self.rows.observation(k), self.states[k], latents, unit, self.terms
 
     def factors(self) -> Factors:
         """Return the factors as they are now, in the precision of the layer."""
@@ -93,9 +102,9 @@ class _Sweep:
         """Call ``run(k)`` for every observation, on threads where that pays."""
         count = len(self.mean)
         cuts = threaded.even_cuts(count, min(count, threaded.threads(count * len(self.columns.values))))
-        threaded.run_all([partial(_each, run, *cut) for cut in pairwise(cuts)])
 
+        def each(first: int, last: int) -> None:
+            for k in range(first, last):
+                run(k)
 
-def _each(run: Any, first: int, last: int) -> None:
-    for k in range(first, last):
-        run(k)
+        threaded.over_ranges(each, cuts)

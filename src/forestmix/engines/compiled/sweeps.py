@@ -27,7 +27,7 @@ import numpy as np
 from forestmix.arrays import Array
 from forestmix.engines.compiled.columns import Columns, Panel, column, is_dense, keep_together, new_panel
 from forestmix.engines.compiled.compiling import njit
-from forestmix.engines.compiled.rows import Table, put_row
+from forestmix.engines.compiled.rows import Table, new_workspace, put_row
 from forestmix.engines.compiled.softplus import ERROR as _ERROR
 from forestmix.engines.compiled.softplus import KAPPA as _KAPPA
 from forestmix.engines.compiled.softplus import VALUE as _VALUE
@@ -287,16 +287,15 @@ def update(columns, members, low, high, group, rows, terms, latents, options):  
 
 
 @njit(cache=True, nogil=True)
-def start_state(table: Table, state: Array, terms: Any, work: Array) -> None:
+def start_state(table: Table, state: Array, terms: Any) -> None:
     """Write the terms of all rows into a state that has eta and its squared spread."""
-    _evaluate(Rows(table, state, 0.0, work), terms, np.arange(state.shape[1]), state.shape[1], state)
+    _evaluate(Rows(table, state, 0.0, new_workspace()), terms, np.arange(state.shape[1]), state.shape[1], state)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def sweep(
     columns: Columns, starts: Array, members: Array, blocks: Array, which: Array, private: bool,
     options: tuple[bool, bool, bool], table: Table, state: Array, latents: Latents, unit: float, terms: Any,
-    work: Array,
 ) -> None:  # fmt: skip
     """Sweep the blocks in ``which``, one group of a block after another; threads take different blocks.
 
@@ -307,7 +306,7 @@ def sweep(
     than the exact one of each latent, and whether to halve steps that lower the objective.
     """
     own = state.copy() if private else state
-    rows, group = Rows(table, own, unit, work), new_group(columns, state.shape[1], members.shape[0])
+    rows, group = Rows(table, own, unit, new_workspace()), new_group(columns, state.shape[1], members.shape[0])
     for b in which:
         for g in range(blocks[b], blocks[b + 1]):
             update(columns, members, starts[g], starts[g + 1], group, rows, terms, latents, options)

@@ -11,9 +11,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numba
+
+from forestmix.arrays import Array
 
 #: Entries of W for each thread: to wake one takes up to 0.3 ms, in which about this many are read.
 WORTH_A_THREAD = 2**19
@@ -61,6 +65,18 @@ def run_all(calls: Sequence[Callable[[], object]]) -> None:
             future.exception()  # waits, and sooner than ``concurrent.futures.wait`` does
     for future in started:
         future.result()
+
+
+def over_ranges(kernel: Callable[..., object], cuts: Sequence[int], *given: Any, parts: Sequence[Any] = ()) -> None:
+    """Call a kernel for each range between two cuts, with what is given and with its own of each of the ``parts``."""
+    run_all([partial(kernel, *cut, *given, *own) for cut, *own in zip(pairwise(cuts), *parts, strict=True)])
+
+
+def total(parts: Array) -> Array:
+    """Return the sum of what all threads made, added up in their order in the place of the first."""
+    for own in parts[1:]:
+        parts[0] += own
+    return parts[0]
 
 
 def _new_pool() -> None:

@@ -100,8 +100,8 @@ def patience(rows: GaussianLatents, at: Any, diagonal: Array, method: str) -> fl
         return 0.0
     if _differ(at):
         return np.inf
-    steps = 0.0 if method == "direct" else price(rows, at, diagonal)
-    return steps if steps >= LEAST_PATIENCE else 0.0
+    steps = price(rows, at, diagonal)
+    return steps if method == "auto" and steps >= LEAST_PATIENCE else 0.0
 
 
 def price(rows: GaussianLatents, at: Any, diagonal: Array) -> float:

@@ -113,22 +113,20 @@ class Run:
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps."""
         kept = {name: getattr(self, name) for name in self.KEPT}
-        best = None if self.algorithm.monotone else self.best
+        if not self.algorithm.monotone:
+            kept["best"] = self.best
         columns = [np.array(column) for column in zip(*self.records, strict=True)]
-        parts = {"stopping": self.stopping.state(), "rule": self.rule.state(), "records": columns, "best": best}
-        return {**kept, **parts}
+        return {"run": kept, "records": columns, "stopping": self.stopping.state(), "rule": self.rule.state()}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from what a checkpoint has kept."""
-        for name in self.KEPT:
-            setattr(self, name, state[name])
+        vars(self).update(state["run"])
         self.records = list(zip(*state["records"], strict=True))
         self.clock = WorkClock(float(self.records[-1][-1]))
         if not len(self.active):
             return
         if len(self.active) < self.problem.n_observations:
             self.problem = self.problem.take(self.active)
-        self.best = self.point if state["best"] is None else state["best"]
         self.stopping.restore(state["stopping"])
         self.rule = self.algorithm.start(self.problem, self.point)
         self.rule.restore(state["rule"])

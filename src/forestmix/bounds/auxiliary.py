@@ -12,8 +12,8 @@ from forestmix.arrays import Array, finite, in_precision, numbers
 from forestmix.errors import ArgumentError
 from forestmix.families import Gaussian
 from forestmix.latents import GaussianFactors
-from forestmix.model import DEF, Layer, Observations
-from forestmix.problem.given import as_factors
+from forestmix.model import DEF, Observations
+from forestmix.problem.given import as_layers
 from forestmix.weights import Weights
 
 
@@ -36,7 +36,7 @@ def optimal_auxiliary(model: DEF, q: Any) -> Auxiliary:
     ``m_i - sgn(w_ij) s_i mu_j / sigma_j`` and so is finite however small ``epsilon_ij`` is.
     """
     require_one_gaussian_layer(model, "optimal_auxiliary")
-    factors = as_factors("q", q, model, 1)
+    (factors,) = as_layers("q", q, model, 1)
     weights, bias = model.layers[0].weights, model.layers[0].bias
     mean, sd = factors.mean[0], factors.sd[0]
     spread = abs(weights).forward(sd)
@@ -64,25 +64,22 @@ def explicit_rows(model: DEF, data: Observations, q: GaussianFactors, auxiliary:
     ``p_hat`` has the natural parameter ``b_hat_ij + w_ij y_j / epsilon_ij``. A row without parents contributes its
     log-likelihood at ``b_i``; a parent with ``epsilon_ij = 0`` but ``w_ij != 0`` makes the bound minus infinity.
     """
-    layer = model.layers[0]
+    layer, b = model.layers[0], np.broadcast_to(model.layers[0].bias, model.n_observed)
     check_auxiliary(auxiliary)
-    epsilon = _entries("epsilon", auxiliary.epsilon, layer.weights)
-    b_hat = _entries("b_hat", auxiliary.b_hat, layer.weights)
-    _check_simplex(layer, epsilon)
-    _check_split(layer, epsilon, b_hat, abs(layer.weights).forward(np.abs(q.mean[0])))
-    used = epsilon.tocoo()
-    i, j = used.coords
-    w = _entries_at(layer.weights.rows(), i, j)
-    mean = _entries_at(b_hat, i, j) + w * q.mean[0, j] / used.data
-    spread = np.abs(w) * q.sd[0, j] / used.data
+    used = _entries("epsilon", auxiliary.epsilon, layer.weights)
+    i, j = used.tocoo().coords
+    others = _entries("b_hat", auxiliary.b_hat, layer.weights), layer.weights.rows()
+    # SciPy answers an empty selection with a sparse array rather than a dense one.
+    b_hat, w = (np.asarray(matrix[i, j]) if len(i) else np.zeros(0, layer.dtype) for matrix in others)
+    parents = layer.weights.support().forward(np.ones(layer.n_parents, layer.dtype))
+    sizes = np.abs(b) + abs(layer.weights).forward(np.abs(q.mean[0]))
+    _check_rows(i, used.data, b_hat, b, parents, sizes)
+    mean, spread = b_hat + w * q.mean[0, j] / used.data, np.abs(w) * q.sd[0, j] / used.data
     terms = used.data * layer.family.take(i).expectations(data.x[0, i], mean, spread).log_likelihood
-    n = layer.size
-    rows = np.bincount(i, terms, minlength=n).astype(layer.dtype)
-    alone = layer.family.expectations(
-        data.x[0], np.broadcast_to(layer.bias, n), np.zeros(n, layer.dtype)
-    ).log_likelihood
-    rows = np.where(np.bincount(i, minlength=n) == 0, alone, rows)
-    left_out = np.bincount(i[w != 0], minlength=n) < _parents(layer)
+    rows = np.bincount(i, terms, minlength=layer.size).astype(layer.dtype)
+    alone = layer.family.expectations(data.x[0], b, np.zeros_like(b)).log_likelihood
+    rows = np.where(np.bincount(i, minlength=layer.size) == 0, alone, rows)
+    left_out = np.bincount(i[w != 0], minlength=layer.size) < parents
     rows = np.where(left_out, np.array(-np.inf, layer.dtype), rows)
     return rows if data.observed is None else np.where(data.observed[0], rows, np.zeros((), layer.dtype))
 
@@ -95,46 +92,27 @@ def check_auxiliary(auxiliary: Any) -> None:
         )
 
 
-def _entries_at(matrix: scipy.sparse.csr_array, i: Array, j: Array) -> Array:
-    # SciPy answers an empty selection with a sparse array rather than a dense one.
-    return np.asarray(matrix[i, j]) if len(i) else np.zeros(0, matrix.dtype)
+def _check_rows(i: Array, epsilon: Array, b_hat: Array, b: Array, parents: Array, sizes: Array) -> None:
+    """Raise unless epsilon of every row lies on the simplex, and ``sum_j epsilon_ij b_hat_ij = b_i``.
 
-
-def _parents(layer: Layer) -> Array:
-    return layer.weights.support().forward(np.ones(layer.n_parents, layer.dtype))
-
-
-def _check_simplex(layer: Layer, epsilon: scipy.sparse.csr_array) -> None:
-    """Raise unless every row of epsilon lies on the simplex; rows of W without parents may have none."""
-    if epsilon.nnz and epsilon.data.min() < 0:
-        raise ArgumentError(f"auxiliary.epsilon must not be negative; got {epsilon.data.min()}.")
-    total = epsilon.sum(axis=1)
-    needed = (_parents(layer) > 0) | (total > 0)
-    wrong = needed & (np.abs(total - 1) > _tolerance(layer))
+    A row without parents may have none. ``i`` are the rows of epsilon and b_hat. The optimal b_hat is a difference of
+    terms of these ``sizes``, ``|b_i| + sum_j |w_ij mu_j|``, and rounded accordingly.
+    """
+    if len(epsilon) and epsilon.min() < 0:
+        raise ArgumentError(f"auxiliary.epsilon must not be negative; got {epsilon.min()}.")
+    parts, tolerance = epsilon * b_hat, 1e4 * float(np.finfo(epsilon.dtype).eps)
+    total, split, scale = (np.bincount(i, part, len(b)) for part in (epsilon, parts, np.abs(parts)))
+    wrong = ((parents > 0) | (total > 0)) & (np.abs(total - 1) > tolerance)
     if wrong.any():
         row = int(np.argmax(wrong))
         raise ArgumentError(f"auxiliary.epsilon must have rows that sum to 1; row {row} sums to {total[row]}.")
-
-
-def _check_split(layer: Layer, epsilon: scipy.sparse.csr_array, b_hat: scipy.sparse.csr_array, size: Array) -> None:
-    """Raise unless ``sum_j epsilon_ij b_hat_ij = b_i`` in every row that has parents.
-
-    The optimal ``b_hat`` is the difference of terms of ``size`` ``sum_j |w_ij mu_j|``, and rounded accordingly.
-    """
-    parts = epsilon.multiply(b_hat).tocsr()
-    split, scale = parts.sum(axis=1), abs(parts).sum(axis=1)
-    bias = np.broadcast_to(layer.bias, layer.size)
-    wrong = (epsilon.sum(axis=1) > 0) & (np.abs(split - bias) > _tolerance(layer) * (scale + np.abs(bias) + size))
+    wrong = (total > 0) & (np.abs(split - b) > tolerance * (scale + sizes))
     if wrong.any():
         row = int(np.argmax(wrong))
         raise ArgumentError(
             f"auxiliary.b_hat must satisfy sum_j epsilon_ij b_hat_ij = b_i; in row {row} the sum is {split[row]} "
-            f"and b is {bias[row]}."
+            f"and b is {b[row]}."
         )
-
-
-def _tolerance(layer: Layer) -> float:
-    return 1e4 * float(np.finfo(layer.dtype).eps)
 
 
 def _entries(name: str, value: Any, weights: Weights) -> scipy.sparse.csr_array:

@@ -49,19 +49,19 @@ def _gaussian_evidence(model: DEF, data: Observations) -> Array:
     rows: Any = model.layers[0].family
     mean, columns = _carried_down(model)
     residual = data.x.astype(np.float64) - mean
-    scale = np.broadcast_to(rows.row_sd, (*np.shape(rows.row_sd)[:-1], model.n_observed)).astype(np.float64)
+    scale = np.broadcast_to(rows.row_sd, residual.shape).astype(np.float64)
     # What w log N(x; eta, sd^2) has beyond log N(x; eta, sd^2 / w).
     excess = (1 - rows.weight) * (np.log(rows.sd) + 0.5 * np.log(2 * np.pi)) - 0.5 * np.log(rows.weight)
-    constant = np.broadcast_to(excess, scale.shape)
-    if data.observed is None and scale.ndim == 1:
-        density = _gaussian_log_density(residual / scale, columns / scale[:, None], scale)
-        return density + np.sum(constant)
+    constant = np.broadcast_to(excess, residual.shape)
     there = np.ones(residual.shape, bool) if data.observed is None else data.observed
-    each = zip(residual, *(np.broadcast_to(part, residual.shape) for part in (scale, constant, there)), strict=True)
-    parts = [
-        _gaussian_log_density((r / s)[None, o], columns[o] / s[o, None], s[o])[0] + np.sum(c[o]) for r, s, c, o in each
-    ]
-    return np.array(parts)
+    # One factor serves all observations that have the same rows.
+    alike = data.observed is None and np.ndim(rows.row_sd) < 2
+    values = np.empty(len(residual))
+    for chosen in np.split(np.arange(len(residual)), [] if alike else np.arange(1, len(residual))):
+        seen, sd = there[chosen[0]], scale[chosen[0]][there[chosen[0]]]
+        density = _gaussian_log_density(residual[chosen][:, seen] / sd, columns[seen] / sd[:, None], sd)
+        values[chosen] = density + np.sum(constant[chosen[0]][seen])
+    return values
 
 
 def _carried_down(model: DEF) -> tuple[Array, Array]:
@@ -110,19 +110,12 @@ def _gaussian_log_density(residual: Array, loadings: Array, scale: Array) -> Arr
     """
     n, m = loadings.shape
     if n < m:
-        factor = _stacked_factor(loadings.T)
-        distance = np.sum(scipy.linalg.solve_triangular(factor, residual.T, trans="T") ** 2, axis=0)
-    else:
-        # The distance as a sum of squares at the posterior mean y, ||r - A y||^2 + ||y||^2, so that nothing cancels.
-        factor = _stacked_factor(loadings)
-        half = scipy.linalg.solve_triangular(factor, loadings.T @ residual.T, trans="T")
-        posterior = scipy.linalg.solve_triangular(factor, half)
-        distance = np.sum((residual.T - loadings @ posterior) ** 2, axis=0) + np.sum(posterior**2, axis=0)
+        # Square loadings with the same product A A^T.
+        loadings = scipy.linalg.qr(loadings.T, mode="r")[0][:n].T
+    factor = scipy.linalg.qr(np.vstack([loadings, np.eye(min(n, m))]), mode="r", overwrite_a=True)[0][: min(n, m)]
+    # The distance as a sum of squares at the posterior mean y, ||r - A y||^2 + ||y||^2, so that nothing cancels.
+    half = scipy.linalg.solve_triangular(factor, loadings.T @ residual.T, trans="T")
+    posterior = scipy.linalg.solve_triangular(factor, half)
+    distance = np.sum((residual.T - loadings @ posterior) ** 2, axis=0) + np.sum(posterior**2, axis=0)
     log_determinant = np.sum(np.log(np.abs(np.diag(factor)))) + np.sum(np.log(scale))
     return -0.5 * distance - log_determinant - 0.5 * n * np.log(2 * np.pi)
-
-
-def _stacked_factor(matrix: Array) -> Array:
-    """Return R with ``R^T R = I + A^T A``."""
-    size = matrix.shape[1]
-    return scipy.linalg.qr(np.vstack([matrix, np.eye(size)]), mode="r", overwrite_a=True)[0][:size]

@@ -12,7 +12,7 @@ from forestmix.bounds.auxiliary import Auxiliary, explicit_rows, require_one_gau
 from forestmix.engines.choice import choose_engine
 from forestmix.errors import ArgumentError
 from forestmix.model import DEF, Observations, observations
-from forestmix.problem.given import as_factors
+from forestmix.problem.given import as_layers
 from forestmix.problem.make import make_problem
 from forestmix.weights import as_weights
 
@@ -49,7 +49,7 @@ def fm_bound(model: DEF, x: npt.ArrayLike, q: Any, auxiliary: Auxiliary | None =
         return _bound(model, x, q, "fm")
     require_one_gaussian_layer(model, "auxiliary")
     data = observations(model, x)
-    factors = as_factors("q", q, model, data.x.shape[0])
+    factors: Any = as_layers("q", q, model, data.x.shape[0])[0]
     if data.x.shape[0] != 1:
         raise ArgumentError(f"auxiliary goes with one observation; got x with {data.x.shape[0]}.")
     rows = explicit_rows(model, data, factors, auxiliary)

@@ -13,13 +13,6 @@ from forestmix.latents import LATENTS, ArrayFactors, BernoulliFactors, Factors, 
 from forestmix.model import DEF
 
 
-def as_factors(name: str, q: Any, model: DEF, n_observations: int) -> GaussianFactors:
-    """Return q as factors of a batch, for a model with one layer of Gaussian latents."""
-    factors = as_layers(name, q, model, n_observations)[0]
-    assert isinstance(factors, GaussianFactors)
-    return factors
-
-
 def as_layers(name: str, q: Any, model: DEF, n_observations: int) -> tuple[Factors, ...]:
     """Return q as factors of a batch, for each latent layer from the lowest up.
 

@@ -28,7 +28,7 @@ import array_api_compat
 import numpy as np
 import scipy
 
-from forestmix.arrays import Array, form, host, inner
+from forestmix.arrays import Array, host, inner
 from forestmix.engines.rows import curvature_slopes
 from forestmix.problem.conjugate import conjugate_gradients, dot
 from forestmix.weights.gram import OrthogonalFactor
@@ -70,15 +70,16 @@ def newton_step(rows: Any, at: Any) -> NewtonStep:
 
 
 def _factored_step(rows: Any, at: Any) -> NewtonStep:
-    W = rows.weights.toarray().astype(np.float64)
-    slopes = _row_slopes(rows, at) if rows.joint else None
-    prior = rows.prior.precision.astype(np.float64)
+    W, prior = rows.weights.toarray().astype(np.float64), rows.prior.precision.astype(np.float64)
+    batch = [at.kappa, at.q.mean, at.q.sd, at.error, rows.information(at)]
+    batch += _row_slopes(rows, at) if rows.joint else ()
+    count = len(at.gradient)
+    rows_of = [np.broadcast_to(part[...], (count, part.shape[1])) for part in batch]
     factor, found = None, []
-    for k in range(len(at.gradient)):
+    for kappa, *own in zip(*rows_of, strict=True):
         if factor is None or len(at.kappa) > 1:
-            factor = _Factor(W, at.kappa[k].astype(np.float64), prior)
-        own = None if slopes is None else (slopes[0][k], slopes[1][k])
-        found.append(_Factored(rows, at, factor, k).solve(own))
+            factor = _Factor(W, kappa.astype(np.float64), prior, rows.prior.mean)
+        found.append(factor.step(*(part.astype(np.float64) for part in own), paper=rows.objective == "fm"))
     return NewtonStep(*map(np.array, zip(*found, strict=True)))
 
 
@@ -97,17 +98,8 @@ def affordable(rows: Any) -> bool:
     return cost(rows) <= AFFORDABLE
 
 
-def distance(rows: Any, at: Any, *, exactly: bool) -> Array:
-    """Return how many posterior standard deviations a mean may be from the optimum, (N,).
-
-    ``exactly``: by a factor where that is affordable, see ``NewtonStep``; and else by the prior's curvature.
-    """
-    if not (exactly and affordable(rows)):
-        if rows.on_host:
-            squared = rows.stacked.prior_variance(at.gradient.astype(np.float64))
-        else:
-            squared = host(form(at.gradient, 1 / rows.prior.precision))
-        return np.sqrt(squared + rows.variance_norm(at) ** 2 * rows.size)
+def distance(rows: Any, at: Any) -> Array:
+    """Return by a factor how many posterior standard deviations a mean may be from the optimum, see ``NewtonStep``."""
     parts = [newton_step(rows, at).decrement, _rounding_of_rows(rows, at)]
     if not rows.joint:
         excess = rows.precision(at) * at.q.sd.astype(np.float64) ** 2 - 1
@@ -123,103 +115,80 @@ def _rounding_of_rows(rows: Any, at: Any) -> Array:
 
 
 class _Factor(OrthogonalFactor):
-    """The factor of ``[sqrt(kappa) W; diag(1 / sigma0)]``, with what the rows' own terms take."""
+    """The factor of ``[sqrt(kappa) W; diag(1 / sigma0)]``, and the steps of observations that share it."""
 
-    def __init__(self, W: Array, kappa: Array, prior: Array) -> None:
-        self.W, root = W, np.sqrt(kappa)
+    def __init__(self, W: Array, kappa: Array, prior: Array, prior_mean: Array) -> None:
+        self.W, self.prior, self.prior_mean, root = W, prior, prior_mean, np.sqrt(kappa)
         self.seen = root > 0
         self.inverse = np.divide(1.0, root, out=np.zeros_like(kappa), where=self.seen)
         super().__init__(np.vstack([root[:, None] * W, np.diag(np.sqrt(prior))]))
 
-
-class _Factored:
-    """The system of one observation, by its factor."""
-
-    def __init__(self, rows: Any, at: Any, factor: _Factor, k: int) -> None:
-        def row(batch: Array) -> Array:
-            return batch[min(k, len(batch) - 1)].astype(np.float64)
-
-        prior = rows.prior.precision.astype(np.float64)
-        self.factor, self.prior, self.sd = factor, prior, row(at.q.sd)
-        self.paper = rows.objective == "fm"
-        error, mean = row(at.error), row(at.q.mean)
-        away = np.concatenate([factor.inverse * error, np.sqrt(prior) * (rows.prior.mean - mean)])
-        self.right = factor.Q.T @ away
-        if not factor.seen.all():
+    def step(
+        self, mean: Array, sd: Array, error: Array, information: Array, *slopes: Array, paper: bool
+    ) -> tuple[Array, Array, float]:
+        """Return p, u and the decrement of one observation; ``slopes`` are f and h where deviations move too."""
+        right = self.Q.T @ np.concatenate([self.inverse * error, np.sqrt(self.prior) * (self.prior_mean - mean)])
+        if not self.seen.all():
             # Rows whose curvature has underflowed still have a slope.
-            unseen = ~factor.seen
-            self.right += factor.solve_transposed(factor.W[unseen].T @ error[unseen])
-        self.slope = 1.0 - self.sd**2 * (prior + row(rows.information(at)))
-
-    def solve(self, slopes: tuple[Array, Array] | None) -> tuple[Array, Array, float]:
-        """Return p, u and the decrement."""
-        u, squared = 0.5 * self.slope, float(self.right @ self.right)
-        right = self.right
+            unseen = ~self.seen
+            right += self.solve_transposed(self.W[unseen].T @ error[unseen])
+        slope = 1.0 - sd**2 * (self.prior + information)
+        u, squared = 0.5 * slope, float(right @ right)
         # From far away the second derivatives say little, and those of fast-growing rows lose all digits: there the
         # variances go to their fixed point.
-        if slopes is not None and squared < FAR**2:
-            u, B, slope = self._deviations(*slopes)
-            right, squared = right - B @ u, squared + float(slope @ u)
-        return self.factor.solve(right), u, np.sqrt(max(squared, 0.0))
+        if slopes and squared < FAR**2:
+            safe = 1.0 + sd**2 * self.prior if paper else 2.0 - slope
+            V = np.abs(self.W) * sd if paper else (self.W * sd) ** 2
+            schur, B = self._schur(V, *slopes)
+            left = slope - B.T @ right
+            u = _concave_solution(schur, left, safe, slope)
+            right, squared = right - B @ u, squared + float(left @ u)
+        return self.solve(right), u, np.sqrt(max(squared, 0.0))
 
-    def _deviations(self, f: Array, h: Array) -> tuple[Array, Array, Array]:
-        """Return u, B and what the means leave of the slope in u."""
-        factor = self.factor
-        V = np.abs(factor.W) * self.sd if self.paper else (factor.W * self.sd) ** 2
-        tied = factor.inverse * f
-        rows = np.vstack([tied[:, None] * V, np.zeros((len(factor.Q) - len(V), len(self.sd)))])
-        B = factor.Q.T @ rows
-        left = rows - factor.Q @ B
-        slope = self.slope - B.T @ self.right
-        schur = V.T @ ((h - tied**2)[:, None] * V) + left.T @ left
-        # The first is that of straight variances, the second of straight deviations, in which the bounds are concave.
-        safe = 1.0 + self.sd**2 * self.prior if self.paper else 2.0 - self.slope
-        for diagonal in (safe + self.slope, safe):
-            try:
-                made = scipy.linalg.cho_factor(schur + np.diag(diagonal), lower=True, check_finite=False)
-                return scipy.linalg.cho_solve(made, slope, check_finite=False), B, slope
-            except (scipy.linalg.LinAlgError, ValueError):
-                continue
-        return slope / safe, B, slope
+    def _schur(self, V: Array, f: Array, h: Array) -> tuple[Array, Array]:
+        """Return the Schur complement of A but for its diagonal d, and B."""
+        tied = self.inverse * f
+        Z = np.vstack([tied[:, None] * V, np.zeros((len(self.Q) - len(V), V.shape[1]))])
+        B = self.Q.T @ Z
+        left = Z - self.Q @ B
+        return V.T @ ((h - tied**2)[:, None] * V) + left.T @ left, B
+
+
+def _concave_solution(schur: Array, left: Array, safe: Array, slope: Array) -> Array:
+    """Return u, by the diagonal of straight variances, or by the safe one of deviations: in them bounds are concave."""
+    for diagonal in (safe + slope, safe):
+        try:
+            made = scipy.linalg.cho_factor(schur + np.diag(diagonal), lower=True, check_finite=False)
+            return scipy.linalg.cho_solve(made, left, check_finite=False)
+        except (scipy.linalg.LinAlgError, ValueError):
+            continue
+    return left / safe
 
 
 def _iterated_step(rows: Any, at: Any) -> NewtonStep:
-    system = _Products(rows, at)
-    first = dot(system.slope, system.slope / system.diagonal)
-    step = conjugate_gradients(
-        system.slope,
-        system.product,
-        lambda residual: residual / system.diagonal,
-        lambda residual, squared: squared <= FORCING**2 * first,
-        INNER,
-    ).x
-    m = rows.size
-    promised = np.maximum(host(dot(system.slope, step))[:, 0].astype(np.float64), 0.0)
-    return NewtonStep(step[:, :m], step[:, m:], np.sqrt(promised))
+    """Solve in (p, u) side by side, (N, 2 m), of all observations."""
+    xp, weights, prior, m = array_api_compat.array_namespace(at.gradient), rows.weights, rows.prior.precision, rows.size
+    f, h = _row_slopes(rows, at)
+    sd, precision = at.q.sd + 0 * at.gradient, rows.precision(at)
+    paper = rows.objective == "fm"
+    entries, scale = (abs(weights), sd) if paper else (weights.square(), sd**2)
+    own = scale**2 * entries.square().adjoint(xp.maximum(h, xp.zeros_like(h)))
+    safe = 1 + sd**2 * (prior if paper else xp.maximum(precision + 0 * sd, sd**-2.0))
+    slope = xp.concat([at.gradient, 1 - sd**2 * precision], axis=1)
+    diagonal = xp.concat([prior + rows.exact_information(at) + 0 * sd, safe + own], axis=1)
 
-
-class _Products:
-    """Slope and second derivatives in (p, u) of all observations, each (N, 2 m)."""
-
-    def __init__(self, rows: Any, at: Any) -> None:
-        self.xp = xp = array_api_compat.array_namespace(at.gradient)
-        self.weights, self.prior, self.kappa = rows.weights, rows.prior.precision, at.kappa
-        self.f, self.h = _row_slopes(rows, at)
-        sd, precision = at.q.sd + 0 * at.gradient, rows.precision(at)
-        paper = rows.objective == "fm"
-        self.entries, self.scale = (abs(self.weights), sd) if paper else (self.weights.square(), sd**2)
-        own = self.scale**2 * self.entries.square().adjoint(xp.maximum(self.h, xp.zeros_like(self.h)))
-        self.safe = 1 + sd**2 * (self.prior if paper else xp.maximum(precision + 0 * sd, sd**-2.0))
-        self.slope = xp.concat([at.gradient, 1 - sd**2 * precision], axis=1)
-        exact = self.prior + rows.exact_information(at) + 0 * sd
-        self.diagonal = xp.concat([exact, self.safe + own], axis=1)
-
-    def product(self, direction: Any) -> tuple[Any, Any]:
+    def product(direction: Any) -> tuple[Any, Any]:
         """Return the image of a direction, and the curvature along it."""
-        m = direction.shape[1] // 2
         p, u = direction[:, :m], direction[:, m:]
-        means, spreads = self.weights.forward(p), self.entries.forward(self.scale * u)
-        of_means = self.weights.adjoint(self.kappa * means + self.f * spreads) + self.prior * p
-        of_spreads = self.scale * self.entries.adjoint(self.f * means + self.h * spreads) + self.safe * u
-        image = self.xp.concat([of_means, of_spreads], axis=1)
+        means, spreads = weights.forward(p), entries.forward(scale * u)
+        of_means = weights.adjoint(at.kappa * means + f * spreads) + prior * p
+        of_spreads = scale * entries.adjoint(f * means + h * spreads) + safe * u
+        image = xp.concat([of_means, of_spreads], axis=1)
         return image, dot(direction, image)
+
+    goal = FORCING**2 * dot(slope, slope / diagonal)
+    step = conjugate_gradients(
+        slope, product, lambda residual: residual / diagonal, lambda _, squared: squared <= goal, INNER
+    ).x
+    promised = np.maximum(host(dot(slope, step))[:, 0].astype(np.float64), 0.0)
+    return NewtonStep(step[:, :m], step[:, m:], np.sqrt(promised))

@@ -82,13 +82,11 @@ class CountParents(Interface):
     def __init__(self, layer: Layer, above: Any, data: Observations | None) -> None:
         super().__init__(layer, above, data, "fm")
         self.entries = Entries.of(layer)
-        self.family: Any = layer.family.take(self.entries.row)
 
-    def take(self, keep: Array) -> CountParents:
-        """Return the interface of the chosen observations."""
-        chosen = super().take(keep)
-        chosen.family = chosen.layer.family.take(self.entries.row)
-        return chosen
+    @property
+    def family(self) -> Any:
+        """The family of the row of each entry."""
+        return self.layer.family.take(self.entries.row)
 
     def start(self, parents: Factors, *, best: bool = False) -> RowAuxiliary:
         """Return epsilon proportional to |w|, which keeps the argument of ``a`` within the row's range; or the best."""

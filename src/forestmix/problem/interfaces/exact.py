@@ -25,7 +25,7 @@ from forestmix.latents import Factors
 from forestmix.model import Layer, Observations
 from forestmix.partition import Partition
 from forestmix.problem.interfaces.base import Interface, Place, with_columns
-from forestmix.problem.interfaces.count_parents import Entries, log_weights
+from forestmix.problem.interfaces.count_parents import log_weights
 
 #: Where the integrand has fallen below rounding, and the digits (in nats) that the step is chosen for.
 END, DIGITS = 12.5, 40.0
@@ -38,17 +38,23 @@ class ExactCounts(Interface):
 
     def __init__(self, layer: Layer, above: Any, data: Observations | None) -> None:
         super().__init__(layer, above, data, "elbo")
-        self.entries = Entries.of(layer)
+        n = layer.size
+        bias = np.broadcast_to(layer.bias, n).astype(np.float64)
+        one = scipy.sparse.csr_array((bias, (np.arange(n), np.zeros(n, int))), shape=(n, 1))
+        #: W and, in a last column, the bias: the weight of a parent that is 1 for certain, so no row is without one.
+        self.W = scipy.sparse.hstack([layer.weights.rows().astype(np.float64), one], format="csr")
+        self.columns = self.W.tocsc()
         self.by_log = isinstance(layer.family.unweighted, Poisson)
 
     def excess(self, parents: Factors, auxiliary: None) -> Array:
         """Return ``E a(eta_i) - a(m_i)``."""
-        expected = np.stack([self._of(k)._expected(parents.log_table[k]) for k in range(len(parents.mean))])  # type: ignore[attr-defined]
+        tables, rows = parents.log_table, np.arange(self.layer.size)  # type: ignore[attr-defined]
+        expected = np.stack([self._of(k)._expected(self.W, rows, table) for k, table in enumerate(tables)])
         return self.masked(np.maximum(expected - self.layer.family.log_partition(self.eta(parents)), 0.0))
 
     def target(self, place: Place) -> Factors:
         """Return the exact coordinate update of every parent, the others held."""
-        return self._updated(place, np.arange(self.entries.shape[1]))
+        return self._updated(place, np.arange(self.layer.n_parents))
 
     def step(self, place: Place, layers: Any = None) -> Factors:
         """Raise: nothing makes a parallel step safe here."""
@@ -77,32 +83,20 @@ class ExactCounts(Interface):
         padded = [[np.pad(table, (0, length - len(table)), constant_values=-np.inf) for table in own] for own in tables]
         return self.kind.from_table(np.array(padded))  # type: ignore[attr-defined]
 
-    def _expected(self, log_table: Array) -> Array:
-        """Return ``E a(eta_i)`` of every row for one observation, (n,)."""
-        entries, n = self.entries, self.layer.size
-        everything = np.arange(len(entries.row))
-        starts = np.searchsorted(entries.row, np.arange(n))
-        full = np.bincount(entries.row, minlength=n) > 0
-        bias = np.broadcast_to(self.layer.bias, n).astype(np.float64)
-        out = np.asarray(self.layer.family.log_partition(bias), np.float64).copy()
-        if full.any():
-            chosen = np.flatnonzero(full)
-            out[chosen] = self._rows(log_table, everything, starts[full], bias[full], chosen)
-        return out
-
-    def _rows(self, log_table: Array, members: Array, starts: Array, bias: Array, rows: Array) -> Array:
-        """Return ``E a`` of rows whose entries are ``members``, row after row from ``starts`` on."""
-        column, weight = self.entries.column[members], self.entries.weight[members]
+    def _expected(self, W: scipy.sparse.csr_array, rows: Array, log_table: Array, shift: Any = 0.0) -> Array:
+        """Return ``E a(eta_i + shift_i)`` of some rows, whose weights are W, with these tables of their parents."""
+        starts, weight = W.indptr[:-1], W.data.copy()
+        weight[W.indptr[1:] - 1] += shift
         values = np.arange(log_table.shape[-1], dtype=np.float64)
-        chosen = log_table[column]
+        chosen = np.vstack([log_table, _certain(1, len(values))])[W.indices]
+        family = self.layer.family.take(rows)
         if self.by_log:
             moments = scipy.special.logsumexp(chosen + weight[:, None] * values, axis=1)
-            factor = self.layer.family.take(rows).log_partition(np.zeros(len(rows)))
-            return factor * np.exp(np.add.reduceat(moments, starts) + bias)
+            return family.log_partition(np.zeros(len(rows))) * np.exp(np.add.reduceat(moments, starts))
         p = np.exp(chosen)
         largest = np.max(np.where(p > NEGLIGIBLE, values, 0.0), axis=1)
-        reach = np.add.reduceat(np.abs(weight) * largest, starts) + np.abs(bias)
-        mean = np.add.reduceat(weight * (p @ values), starts) + bias
+        reach = np.add.reduceat(np.abs(weight) * largest, starts)
+        mean = np.add.reduceat(weight * (p @ values), starts)
         variance = np.add.reduceat(weight**2 * (p @ values**2 - (p @ values) ** 2), starts)
         step = 2 * np.pi / (np.max(reach) + DIGITS)
         t = step * np.arange(1, int(END / step) + 1)
@@ -111,33 +105,32 @@ class ExactCounts(Interface):
         characteristic = np.zeros_like(base)
         for y in range(len(values) - 1, -1, -1):
             characteristic = characteristic * base + p[:, y, None]
-        product = np.multiply.reduceat(characteristic, starts, axis=0) * np.exp(1j * bias[:, None] * t)
+        product = np.multiply.reduceat(characteristic, starts, axis=0)
         kernel = step / (t * np.sinh(np.pi * t))
         log_cosh = (1 - product.real) @ kernel + 0.5 * step * (variance + mean**2) / (2 * np.pi)
-        trials = self.layer.family.take(rows).log_partition(np.zeros(len(rows))) / np.log(2)
+        trials = family.log_partition(np.zeros(len(rows))) / np.log(2)
         return trials * (0.5 * mean + np.log(2) + log_cosh)
 
     def _table(self, j: int, k: int, seen: Array, log_table: Array, eta: float) -> Array:
         """Return ``log p(y) + sum_i [E t(y_i) w_ij y - E a(eta_i | y_j = y)]`` for y = 0, 1, ..., of observation k."""
-        observed = self.observed
-        there = np.ones(self.layer.size, bool) if observed is None else observed[min(k, len(observed) - 1)]
-        own = np.flatnonzero((self.entries.column == j) & there[self.entries.row])
-        rows, weight = self.entries.row[own], self.entries.weight[own]
-        n_entries = np.bincount(self.entries.row, minlength=self.layer.size)
-        first = np.searchsorted(self.entries.row, rows)
-        members = np.concatenate([np.arange(s, s + n_entries[i]) for s, i in zip(first, rows, strict=True)] or [own])
-        starts = np.concatenate([[0], np.cumsum(n_entries[rows])[:-1]]).astype(np.int64) if len(rows) else own
-        bias = np.broadcast_to(self.layer.bias, self.layer.size).astype(np.float64)[rows]
-        certain = log_table.copy()
-        certain[j] = np.where(np.arange(log_table.shape[-1]) == 0, 0.0, -np.inf)
-
+        part = slice(*self.columns.indptr[j : j + 2])
+        rows, weight = self.columns.indices[part], self.columns.data[part]
+        if self.observed is not None:
+            there = self.observed[min(k, len(self.observed) - 1), rows]
+            rows, weight = rows[there], weight[there]
+        W, others = self.W[rows], log_table.copy()
+        others[j] = _certain(0, log_table.shape[-1])
         told = self.layer.family.take(rows).statistic(seen[rows])
 
         def table(values: Array) -> Array:
             out = eta * values
             for place, y in enumerate(values if len(rows) else []):
-                expected = self._rows(certain, members, starts, bias + weight * y, rows)
-                out[place] += np.sum(told * weight * y - expected)
+                out[place] += np.sum(told * weight * y - self._expected(W, rows, others, weight * y))
             return out
 
         return log_weights(self.kind, table)
+
+
+def _certain(value: int, length: int) -> Array:
+    """Return the logarithms of the probabilities of a count that has one value only."""
+    return np.where(np.arange(length) == value, 0.0, -np.inf)

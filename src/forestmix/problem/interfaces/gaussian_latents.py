@@ -249,7 +249,14 @@ class GaussianLatents(Interface):
         of the prior. So with g the gradient, ``g^T Var_prior(y) g`` and the squares of the variances' relative errors
         add up to a bound, and half of that is one on the nats that are missing.
         """
-        return newton_system.distance(self, place.known, exactly=exactly)
+        at = place.known
+        if exactly and newton_system.affordable(self):
+            return newton_system.distance(self, at)
+        if self.on_host:
+            squared = self.stacked.prior_variance(at.gradient.astype(np.float64))
+        else:
+            squared = host(form(at.gradient, 1 / self.prior.precision))
+        return np.sqrt(squared + self.moves(place)[1])
 
     def in_range(self, known: RowsPoint, objective: Array) -> bool:
         """Return whether what the rows say of the latents is finite."""

@@ -111,15 +111,6 @@ class SpikeSlab(PriorFamily):
             raise ArgumentError(f"inclusion must lie strictly between 0 and 1; got {worst}.")
         self.sd = per_variable("sd", sd, positive=True)
 
-    def astype(self, dtype: np.dtype) -> Self:
-        """Return the family with its parameters in ``dtype``; an ``inclusion`` that becomes 1 there is refused."""
-        chosen = super().astype(dtype)
-        if (chosen.inclusion >= 1).any():
-            raise ArgumentError(
-                f"inclusion does not fit {np.dtype(dtype)}, in which {self.inclusion.max()} is 1. Give float64 weights."
-            )
-        return chosen
-
     def mean(self, bias: Array) -> Array:
         """Return ``inclusion * bias``."""
         return self.inclusion * bias

@@ -49,10 +49,11 @@ class Batch:
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
         """Return the observations of all parts, one after another; each part has a row for each of its own."""
-        widest = max(parts, key=lambda part: sum(getattr(part, name).shape[-1] for name in cls._names()))
-        same = [part.aligned(widest)[0] for part in parts]
-        columns = [[getattr(part, name) for part in same] for name in cls._names()]
-        return cls(*(array_api_compat.array_namespace(column[0]).concat(column) for column in columns))
+
+        def one_after_another(*arrays: Any) -> Any:
+            return array_api_compat.array_namespace(arrays[0]).concat(of_like_width(*arrays))
+
+        return parts[0]._map(one_after_another, *parts[1:])
 
     def remembered(self, key: Hashable, make: Callable[[], Array]) -> Array:
         """Return what ``make`` gives, made once for these arrays, which never change."""
@@ -61,17 +62,13 @@ class Batch:
             known[key] = make()
         return known[key]
 
-    def aligned(self, other: Self) -> tuple[Self, Self]:
-        """Return both arrays with fields of like width; only tables of probabilities differ."""
-        return self, other
-
     @classmethod
     def _names(cls) -> list[str]:
         return [field.name for field in fields(cls)]  # type: ignore[arg-type]
 
     def _map(self, function: Callable[..., Any], *other: Self) -> Self:
-        batches = self.aligned(*other) if other else (self,)
-        return type(self)(*(mapped(function, *(getattr(one, name) for one in batches)) for name in self._names()))
+        each = (self, *other)
+        return type(self)(*(mapped(function, *(getattr(one, name) for one in each)) for name in self._names()))
 
 
 def mapped(function: Callable[..., Any], part: Any, *other: Any) -> Any:
@@ -160,6 +157,16 @@ def in_place_of(like: Any, given: Any, dtype: Any = None) -> Any:
     return xp.asarray(np.array(given), dtype=dtype, device=array_api_compat.device(like))
 
 
+def of_like_width(*arrays: Any) -> list[Any]:
+    """Return tables of log probabilities, (N, m, K + 1), with as many counts as the longest; others as they are."""
+    missing = [max(one.shape[-1] for one in arrays) - array.shape[-1] for array in arrays]
+    return [
+        np.pad(array, [(0, 0), (0, 0), (0, count)], constant_values=-np.inf) if array.ndim == 3 and count else array
+        for array, count in zip(arrays, missing, strict=True)
+    ]
+
+
 def _where(which: Array, first: Any, second: Any) -> Any:
+    first, second = of_like_width(first, second)
     mask = in_place_of(first, which.reshape(-1, *[1] * (first.ndim - 1)))
     return array_api_compat.array_namespace(first).where(mask, first, second)

@@ -116,12 +116,11 @@ class ExponentialFactors(Factors):
 
     def pull(self, family: Exponential, eta: Array, H: Array) -> Array:
         """Return ``rate + h - H mean``, where the h of these factors has the prior's part, -rate."""
-        return family.rate.astype(np.float64) + self.slope
+        return family.rate + self.slope
 
     def relative_entropy(self, family: Exponential, eta: Array) -> Array:
         """Return ``rate E y - log rate - entropy``: no term is larger than the divergence but for logarithms."""
-        rate = family.rate.astype(np.float64)
-        return rate * self.mean - np.log(rate) - self.entropy
+        return family.rate * self.mean - np.log(family.rate) - self.entropy
 
     def quantile(self, p: Array) -> Array:
         """Return y with ``P(Y <= y) = p``."""

@@ -30,8 +30,8 @@ class LaplaceFactors(Factors):
     @classmethod
     def tilted(cls, family: Laplace, eta: Array, H: Array, h: Array) -> Self:
         """Return the factors around ``eta``: there the tilt of y is ``h - H eta``."""
-        rate = 1 / family.scale.astype(np.float64)
-        return cls(*np.broadcast_arrays(np.asarray(H, np.float64), h - H * eta, np.asarray(eta, np.float64), rate))
+        given = np.asarray(H, np.float64), h - H * eta, np.asarray(eta, np.float64), 1 / family.scale
+        return cls(*np.broadcast_arrays(*given))
 
     @cached_property
     def sides(self) -> tuple[ExponentialFactors, ExponentialFactors]:

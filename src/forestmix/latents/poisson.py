@@ -104,18 +104,6 @@ class PoissonFactors(Factors):
         table = np.broadcast_to(self.probabilities, (*shape, len(self.values)))
         return np.where(inside, np.take_along_axis(table, place[..., None], axis=-1)[..., 0], 0.0)
 
-    def aligned(self, other: Self) -> tuple[Self, Self]:
-        """Return both with tables of the longer one's length."""
-        length = max(self.log_table.shape[-1], other.log_table.shape[-1])
-        return self._padded(length), other._padded(length)
-
-    def _padded(self, length: int) -> Self:
-        missing = length - self.log_table.shape[-1]
-        if missing == 0:
-            return self
-        widths = [(0, 0)] * (self.log_table.ndim - 1) + [(0, missing)]
-        return type(self)(np.pad(self.log_table, widths, constant_values=-np.inf))
-
 
 def grown(table: Callable[[Array], Array]) -> Array:
     """Return ``table(y)`` for y = 0, ..., K with K doubled until every tail is below rounding."""

@@ -34,7 +34,7 @@ class SpikeSlabFactors(Factors):
 
         logit = logit(inclusion) + log(c) / 2 + (v h^2 + 2 c h eta - c H eta^2) / 2
         """
-        sd, inclusion = family.sd.astype(np.float64), family.inclusion.astype(np.float64)
+        sd, inclusion = family.sd, family.inclusion
         slab_sd = 1 / np.hypot(1 / sd, np.sqrt(H))
         share = (slab_sd / sd) ** 2
         gain = 0.5 * (slab_sd * h) ** 2 + share * eta * (h - 0.5 * H * eta) + np.log(slab_sd / sd)
@@ -62,12 +62,12 @@ class SpikeSlabFactors(Factors):
     def pull(self, family: SpikeSlab, eta: Array, H: Array) -> Array:
         """Return ``H (1 - inclusion) slab_mean + (slab_mean - eta) / sd^2``."""
         spike = scipy.special.expit(-self.logit)
-        return H * spike * self.slab_mean + (self.slab_mean - eta) * family.sd.astype(np.float64) ** -2.0
+        return H * spike * self.slab_mean + (self.slab_mean - eta) * family.sd**-2.0
 
     def relative_entropy(self, family: SpikeSlab, eta: Array) -> Array:
         """Return the divergence of the two inclusions, plus ``inclusion`` times that of the two slabs."""
-        prior = scipy.special.logit(family.inclusion.astype(np.float64))
-        ratio = self.slab_sd / family.sd.astype(np.float64)
+        prior = scipy.special.logit(family.inclusion)
+        ratio = self.slab_sd / family.sd
         slab = 0.5 * ((self.slab_mean - eta) / family.sd) ** 2 + 0.5 * (ratio**2 - 1) - np.log(ratio)
         return coin_divergence(self.logit, prior) + self.inclusion * slab
 

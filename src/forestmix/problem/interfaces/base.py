@@ -24,6 +24,7 @@ import numpy as np
 from forestmix.arrays import Array, total
 from forestmix.errors import ArgumentError
 from forestmix.latents import LATENTS, Batch, Factors, GaussianFactors, SpikeSlabFactors
+from forestmix.latents.base import mapped, of_like_width
 from forestmix.model import Layer, Observations
 from forestmix.partition import Partition
 
@@ -229,13 +230,14 @@ class Interface(ABC):
 
 def with_columns(factors: Factors, members: Array, other: Factors) -> Factors:
     """Return the factors with those of ``other``, one for each of ``members``, in their place."""
-    mine, its = factors.aligned(other)
-    changed = []
-    for name in mine._names():
-        array = np.array(getattr(mine, name))
-        array[:, members] = getattr(its, name)
-        changed.append(array)
-    return type(factors)(*changed)
+
+    def put(mine: Array, its: Array) -> Array:
+        mine, its = of_like_width(mine, its)
+        array = np.array(mine)
+        array[:, members] = its
+        return array
+
+    return mapped(put, factors, other)
 
 
 def _cancelling(q: Factors, above: Any, eta: Array) -> Array:

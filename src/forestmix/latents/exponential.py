@@ -26,8 +26,8 @@ from forestmix.latents.base import Factors
 
 #: From here on the continued fraction is exact to rounding with this many terms.
 FRACTION_FROM, TERMS = 4.0, 60
-#: From here on ``H y^2`` is less than rounding, and the distribution an exponential one.
-EXPONENTIAL_FROM = 1e8
+#: From here on ``H y^2`` is less than rounding, and the distribution an exponential one, whatever H is.
+FARTHEST = 1e8
 _ROOT_HALF, _LOG_ROOT_TWO_PI = math.sqrt(0.5), 0.5 * math.log(2 * math.pi)
 #: Newton steps that a quantile takes to full precision.
 QUANTILE_STEPS = 8
@@ -52,32 +52,21 @@ class ExponentialFactors(Factors):
 
     @cached_property
     def t(self) -> Array:
-        """``-h / sqrt(H)``: where a standard normal is cut off; infinite for H = 0."""
+        """``-h / sqrt(H)``: where a standard normal is cut off; at most ``FARTHEST``, also for H = 0."""
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            return np.where(self.H > 0, -self.h / np.sqrt(self.H), np.inf)
-
-    @cached_property
-    def exponential(self) -> Array:
-        """Whether the factor is an exponential distribution, to rounding."""
-        return self.t > EXPONENTIAL_FROM
+            return np.minimum(np.where(self.H > 0, -self.h / np.sqrt(self.H), np.inf), FARTHEST)
 
     @cached_property
     def scale(self) -> Array:
-        """The unit of length: ``H^(-1/2)``, or ``-1 / h`` for an exponential distribution."""
+        """The unit of length: ``H^(-1/2)``, or for the farthest cut the one in which h is right."""
         with np.errstate(divide="ignore", over="ignore"):
-            return np.where(self.exponential, -1 / self.h, 1 / np.sqrt(self.H))
+            return np.where(self.t < FARTHEST, 1 / np.sqrt(self.H), -FARTHEST / self.h)
 
     @cached_property
-    def standard(self) -> tuple[Array, Array, Array]:
-        """Mean, standard deviation and entropy in these units."""
-        t = self._cut
-        mean, variance = _standard_moments(t)
-        with np.errstate(over="ignore", invalid="ignore"):
-            around_mode = 0.5 * (1 + t * np.exp(-log_mills(t))) + scipy.special.log_ndtr(-t) + _LOG_ROOT_TWO_PI
-            around_cut = 0.5 * (variance + mean**2) + t * mean + log_mills(t)
-        entropy = np.where(t < 0, around_mode, around_cut)
-        mean, sd, entropy = (np.where(self.exponential, 1.0, part) for part in (mean, np.sqrt(variance), entropy))
-        return mean, sd, entropy
+    def standard(self) -> tuple[Array, Array]:
+        """Mean and standard deviation in these units."""
+        mean, variance = _standard_moments(self.t)
+        return mean, np.sqrt(variance)
 
     @property
     def mean(self) -> Array:  # type: ignore[override]
@@ -92,26 +81,33 @@ class ExponentialFactors(Factors):
     @property
     def slope(self) -> Array:
         """``h - H mean``, which below the mode is ``-sqrt(H)`` times the hazard at the cut."""
-        below = -np.exp(-log_mills(np.minimum(self._cut, 0.0))) * np.sqrt(self.H)
+        below = -np.exp(-log_mills(np.minimum(self.t, 0.0))) * np.sqrt(self.H)
         return np.where(self.t < 0, below, self.h - self.H * self.mean)
 
     @property
     def entropy(self) -> Array:
         """``-E log q(y)``."""
-        return np.log(self.scale) + self.standard[2]
+        t, (mean, sd) = self.t, self.standard
+        with np.errstate(over="ignore", invalid="ignore"):
+            of_all = np.log(self.scale) + scipy.special.log_ndtr(-t) + _LOG_ROOT_TWO_PI
+            around_mode = of_all + 0.5 * (1 + t * np.exp(-log_mills(t)))
+            around_cut = 0.5 * (sd**2 + mean**2) + t * mean + self.log_mass
+        return np.where(t < 0, around_mode, around_cut)
 
     @cached_property
     def log_mass(self) -> Array:
         """``log int_0^inf exp(-H y^2 / 2 + h y) dy``."""
-        return np.log(self.scale) + np.where(self.exponential, 0.0, log_mills(self._cut))
+        # Mills' ratio is 1 / (t + m); above the mode the two logarithms would cancel.
+        above = self.scale / np.maximum(self.t + self.standard[0], 0.5)
+        return np.where(self.t > 0, np.log(above), np.log(self.scale) + log_mills(self.t))
 
     def density(self, y: Array) -> Array:
         """Return the density, 0 below 0."""
         with np.errstate(over="ignore", invalid="ignore"):
-            u, t = np.maximum(y, 0.0) / self.scale, self._cut
+            u, t = np.maximum(y, 0.0) / self.scale, self.t
             around_mode = -0.5 * (u + t) ** 2 - scipy.special.log_ndtr(-t) - _LOG_ROOT_TWO_PI
             around_cut = -0.5 * u**2 - t * u - log_mills(t)
-            exponent = np.where(self.exponential, -u, np.where(t < 0, around_mode, around_cut))
+            exponent = np.where(t < 0, around_mode, around_cut)
             return np.where(np.asarray(y) < 0, 0.0, np.exp(exponent) / self.scale)
 
     def pull(self, family: Exponential, eta: Array, H: Array) -> Array:
@@ -131,7 +127,7 @@ class ExponentialFactors(Factors):
 
         With ``y = s u``: ``log P = -t u - u^2 / 2 + log M(t + u) - log M(t)`` for M Mills' ratio, concave in u.
         """
-        t = self._cut + np.zeros(np.shape(log_p))
+        t = self.t + np.zeros(np.shape(log_p))
         above = np.maximum(t, 0.0)
         # A start that solves the quadratic part, from which Newton's method comes down to the root.
         u = -2 * log_p / (above + np.sqrt(above**2 - 2 * log_p) + np.finfo(np.float64).tiny)
@@ -140,12 +136,7 @@ class ExponentialFactors(Factors):
             excess = -above * u - 0.5 * u**2 + beyond - log_mills(above) - log_p
             u = np.maximum(u + excess * np.exp(beyond), 0.0)
         normal = -scipy.special.ndtri_exp(log_p + scipy.special.log_ndtr(-np.minimum(t, 0.0))) - t
-        return self.scale * np.where(self.exponential, -log_p, np.where(t > 0, u, np.maximum(normal, 0.0)))
-
-    @property
-    def _cut(self) -> Array:
-        """The cut, with a harmless number in the place of those that are too far out."""
-        return np.where(self.exponential, 1.0, self.t)
+        return self.scale * np.where(t > 0, u, np.maximum(normal, 0.0))
 
 
 def log_mills(t: Array) -> Array:

@@ -18,7 +18,7 @@ from forestmix.inference.base import Algorithm, Rule, Steps, choose_objective
 from forestmix.inference.metric import newton
 from forestmix.inference.newton import TiltedNewton
 from forestmix.inference.plain import PlainSteps, group_steps
-from forestmix.inference.workers import WorkerSteps, check_workers
+from forestmix.inference.workers import MODES, WorkerSteps
 from forestmix.model import DEF, Observations
 from forestmix.partition import Partition, check_groups
 from forestmix.problem.interfaces.base import Acceleration
@@ -62,7 +62,8 @@ class ForestMixture(Algorithm):
     def __post_init__(self) -> None:
         choose_objective(self.objective)
         one_of("schedule", self.schedule, SCHEDULES)
-        check_workers(self.workers, self.groups)
+        if self.workers is not None and one_of("workers", self.workers, MODES) and self.groups is not None:
+            raise ArgumentError("groups must be None when workers are given: each worker has a group of its own.")
         given, alone = self.accelerate, self.groups is None and self.workers is None
         if not isinstance(given, bool | np.bool_ | None) and not (isinstance(given, str) and given in ("cg", "direct")):
             raise ArgumentError(f"accelerate must be True, False, None, 'cg' or 'direct'; got {shown(given)}.")

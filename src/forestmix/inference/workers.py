@@ -25,7 +25,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from forestmix.arrays import Array
-from forestmix.checks import one_of
 from forestmix.engines.chunked import ChunkRows
 from forestmix.engines.products import Products, Three
 from forestmix.engines.protocol import PriorMoments
@@ -88,12 +87,6 @@ class Group(NamedTuple):
     sd: Array
     prior: PriorMoments
     told: Three = Three(None, None, None)
-
-
-def check_workers(workers: str | None, groups: Any) -> None:
-    """Raise if there is no such mode, or if groups are given as well."""
-    if workers is not None and one_of("workers", workers, MODES) and groups is not None:
-        raise ArgumentError("groups must be None when workers are given: each worker has a group of its own.")
 
 
 def take_turns(problem: Any, point: Any, *, stale: bool) -> LayeredFactors:

@@ -153,9 +153,8 @@ class ForestMixtureModel(FittedForest):
 
         """
         are_shared(parents)
-        model = cls(family=family, parents=parents)
         forest = checked_parameters(family_of(family), weights, bias, parent_prior, noise)
-        model.n_trees = forest.n_trees
+        model = cls(forest.n_trees, family=family, parents=parents)
         model._set(forest, np.array(forest.parent_prior))
         return model
 

@@ -160,9 +160,10 @@ class FittedForest(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         data = observations_of(array, self._forest.family)
         if not self._shared():
             return ParentsPerObservation(data).bounds(self._forest, self._infer(array).latents)
+        if self._forest.noise is not None:
+            return given.gaussian_log_likelihood(self._forest, data, self.parents_)
         q = self._infer(array, np.eye(self._forest.n_trees)[self.parents_]).latents
-        exact = given.gaussian_log_likelihood if self._forest.noise is not None else given.quadrature_log_likelihood
-        return exact(self._forest, data, self.parents_, q)
+        return given.quadrature_log_likelihood(self._forest, data, self.parents_, q)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return the average log-likelihood of the observations; ``y`` is ignored."""

@@ -84,7 +84,7 @@ def new_panel(columns):  # type: ignore[no-untyped-def]
     return Panel(np.empty(size, columns.values.dtype), np.zeros(2, np.int64))
 
 
-@njit(nogil=True)
+@njit(forceinline=True, nogil=True)
 def column(columns, members, position, panel):  # type: ignore[no-untyped-def]
     """Return the rows and the entries of the column ``members[position]``; entries of a dense one may be zero."""
     j, n = members[position], columns.rows.shape[0]

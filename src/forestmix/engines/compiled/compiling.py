@@ -13,7 +13,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ _one_at_a_time = threading.RLock()
 
 def njit(**options: Any) -> Callable[[Any], Any]:
     """Return Numba's decorator; ``cache=True`` means the cache of these sources, or none if no folder is writable."""
-    return lambda function: _cached(function, options) if options.get("cache") else numba.njit(**options)(function)
+    return partial(_kept, numba.njit, options) if options.get("cache") else numba.njit(**options)
 
 
 def pointer(signature: Any, function: Any, **options: Any) -> Any:
@@ -39,11 +39,16 @@ def pointer(signature: Any, function: Any, **options: Any) -> Any:
     """
     if _config.DISABLE_JIT:
         return function
+    return _kept(partial(numba.cfunc, signature), options | {"cache": True}, function)
+
+
+def _kept(decorator: Any, options: dict[str, Any], function: Any) -> Any:
+    """Decorate a function whose code is kept."""
     with _cache_folder():
         try:
-            return numba.cfunc(signature, cache=True, **options)(function)
-        except RuntimeError:
-            return numba.cfunc(signature, **options)(function)
+            return decorator(**options)(function)
+        except RuntimeError:  # Numba finds no place to write to
+            return decorator(**options | {"cache": False})(function)
 
 
 class PairedNumbers(Listener):
@@ -70,15 +75,6 @@ class PairedNumbers(Listener):
         self._depth -= 1
         if self._depth == 0:
             _config.SLP_VECTORIZE = self._before
-
-
-def _cached(function: Any, options: dict[str, Any]) -> Any:
-    """Decorate a function."""
-    with _cache_folder():
-        try:
-            return numba.njit(**options)(function)
-        except RuntimeError:  # Numba finds no place to write to
-            return numba.njit(**options | {"cache": False})(function)
 
 
 @contextlib.contextmanager

@@ -108,7 +108,7 @@ def _dense_sums(values, error, kappa):  # type: ignore[no-untyped-def]
     return slope, exact
 
 
-@njit(nogil=True)
+@njit(forceinline=True, nogil=True)
 def _sums(columns, which, values, state):  # type: ignore[no-untyped-def]
     """Return ``sum_i w_ij e_i`` and ``sum_i w_ij^2 kappa_i`` of a column."""
     if is_dense(columns):
@@ -127,7 +127,7 @@ def _dense_change(values, change, error, kappa):  # type: ignore[no-untyped-def]
         error[i] -= kappa[i] * values[i] * change
 
 
-@njit(nogil=True)
+@njit(forceinline=True, nogil=True)
 def _change_errors(columns, which, values, change, state):  # type: ignore[no-untyped-def]
     """Take ``kappa_i w_ij change`` from the errors of a column's rows."""
     if is_dense(columns):

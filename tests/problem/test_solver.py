@@ -59,7 +59,7 @@ def test_matches_a_generic_convex_solver(rows, parents):
     for _ in range(25):
         w, b, P = random_row(rng, parents)
         layer = fmx.Layer(ROWS[rows], w[None], b)
-        solver = RowSolver(Entries.of(layer), layer.family, P[None])
+        solver = RowSolver(Entries(layer), layer.family, P[None])
         mean = P @ np.arange(P.shape[1])
         epsilon = np.abs(w) / np.abs(w).sum()
         c = epsilon * (b + w @ mean) - w * mean
@@ -82,7 +82,7 @@ def test_at_the_optimum_expected_slopes_are_equal(rows):
     rng = np.random.default_rng(5)
     w, b, P = np.array([0.8, -1.1, 0.5]), 0.3, np.stack([[0.4, 0.6], [0.7, 0.3], [0.5, 0.5]])
     layer = fmx.Layer(ROWS[rows], w[None], b)
-    solver = RowSolver(Entries.of(layer), layer.family, P[None])
+    solver = RowSolver(Entries(layer), layer.family, P[None])
     epsilon = rng.dirichlet(np.ones(3))[None]
     c = epsilon * b
     epsilon, c = solver.solve(epsilon, c)
@@ -95,7 +95,7 @@ def test_no_row_gets_worse_from_any_start_and_rows_do_not_disturb_each_other():
     W = rng.standard_normal((12, 5)) * (rng.random((12, 5)) < 0.7)
     W[3] = 0
     layer = fmx.Layer(fmx.Poisson(), W, rng.standard_normal(12))
-    entries = Entries.of(layer)
+    entries = Entries(layer)
     p = rng.uniform(0.01, 0.99, (2, len(entries.row)))
     solver = RowSolver(entries, layer.family, np.stack([1 - p, p], axis=-1))
     epsilon = rng.uniform(0.1, 1, p.shape)
@@ -111,7 +111,7 @@ def test_the_closed_form_of_gaussian_parents_is_not_used_here():
     """For Bernoulli latents epsilon proportional to |w| Std is not optimal; the solver is better by a margin."""
     w, P = np.array([2.0, 1.0]), np.array([[0.95, 0.05], [0.5, 0.5]])
     layer = fmx.Layer(fmx.Bernoulli(), w[None], -1.0)
-    solver = RowSolver(Entries.of(layer), layer.family, P[None])
+    solver = RowSolver(Entries(layer), layer.family, P[None])
     sd = np.sqrt(P[:, 0] * P[:, 1])
     epsilon = np.abs(w) * sd / np.sum(np.abs(w) * sd)
     c = epsilon * (-1.0 + w @ P[:, 1]) - w * P[:, 1]

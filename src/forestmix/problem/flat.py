@@ -88,11 +88,9 @@ class Stacked:
         count = self.layer.size - self.deep.n_observed
         if count == 0:
             return data
-        x = np.concatenate([data.x, np.zeros((len(data.x), count), data.x.dtype)], axis=1)
-        observed = data.observed
-        if observed is not None:
-            observed = np.concatenate([observed, np.ones((len(observed), count), bool)], axis=1)
-        return Observations(x, observed, data.single)
+        more, seen = [(0, 0), (0, count)], data.observed
+        observed = None if seen is None else np.pad(seen, more, constant_values=True)
+        return Observations(np.pad(data.x, more), observed, data.single)
 
     def _stacked_layer(self) -> Layer:
         weights = LayeredWeights([layer.weights for layer in self.deep.layers])

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,28 +28,17 @@ from forestmix.problem.interfaces.base import Interface, Place
 from forestmix.problem.interfaces.solver import BRIEF, FULL, RowSolver
 
 
-@dataclass(frozen=True)
 class Entries:
     """The entries of W, row by row: row, column and weight of each, and sums over rows and over columns."""
 
-    row: Array
-    column: Array
-    weight: Array
-    shape: tuple[int, int]
-
-    @classmethod
-    def of(cls, layer: Layer) -> Entries:
-        """Return the entries of a layer's weights."""
-        row, column, weight = layer.weights.entries()
-        return cls(row, column, weight.astype(np.float64), layer.weights.shape)
-
-    @cached_property
-    def _by_row(self) -> scipy.sparse.csr_array:
-        return _adding(self.row, self.shape[0])
-
-    @cached_property
-    def _by_column(self) -> scipy.sparse.csr_array:
-        return _adding(self.column, self.shape[1])
+    def __init__(self, layer: Layer) -> None:
+        self.row, self.column, weight = layer.weights.entries()
+        self.weight, self.shape = weight.astype(np.float64), layer.weights.shape
+        each, ones = np.arange(len(weight)), np.ones(len(weight))
+        self._by_row, self._by_column = (
+            scipy.sparse.csr_array((ones, (place, each)), shape=(size, len(each)))
+            for place, size in zip((self.row, self.column), self.shape, strict=True)
+        )
 
     def sum_rows(self, values: Array) -> Array:
         """Return the sum over each row of W, (N, nnz) -> (N, n)."""
@@ -81,7 +70,7 @@ class CountParents(Interface):
 
     def __init__(self, layer: Layer, above: Any, data: Observations | None) -> None:
         super().__init__(layer, above, data, "fm")
-        self.entries = Entries.of(layer)
+        self.entries = Entries(layer)
 
     @property
     def family(self) -> Any:
@@ -129,11 +118,6 @@ class CountParents(Interface):
             return np.stack(columns, axis=-1)
 
         return self.kind.from_table(log_weights(self.kind, table))  # type: ignore[attr-defined]
-
-
-def _adding(place: Array, size: int) -> scipy.sparse.csr_array:
-    """Return the matrix that adds up entries by their places."""
-    return scipy.sparse.csr_array((np.ones(len(place)), (place, np.arange(len(place)))), shape=(size, len(place)))
 
 
 def log_weights(kind: type[Factors], table: Callable[[Array], Array]) -> Array:

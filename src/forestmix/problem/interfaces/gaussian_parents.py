@@ -31,14 +31,10 @@ class GaussianParents(Interface):
 
     def target(self, place: Place) -> GaussianFactors:
         """Return the exact coordinate step of each parent, from the curvature at the current rows."""
-        return self._updated(place, alone=True)
+        return self.step(place, alone=True)
 
-    def step(self, place: Place, layers: Any = None) -> GaussianFactors:
-        """Return the forest mixture step."""
-        return self._updated(place, alone=False)
-
-    def _updated(self, place: Place, *, alone: bool) -> GaussianFactors:
-        """Return the parents after a step of all at once, or of each ``alone``, for which D is the exact curvature."""
+    def step(self, place: Place, layers: Any = None, *, alone: bool = False) -> GaussianFactors:
+        """Return the forest mixture step of all parents at once, or of each ``alone``, with the exact curvature as D."""
         family, parents = self.layer.family, place.parents
         expected = family.expected_log_partition(self.eta(parents), self.spread(parents))
         kappa, error = self.masked(expected.curvature), self.masked(family.statistic(place.seen) - expected.slope)

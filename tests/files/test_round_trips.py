@@ -5,6 +5,8 @@ import pytest
 
 import forestmix as fmx
 from forestmix.errors import ArgumentError
+from forestmix.files.codec import Reader
+from forestmix.files.models import CODECS
 from forestmix.posterior import kinds
 from support.saved_objects import DEPTHS, KNOWN, SPARSE, UNKNOWN, W, data, flat, known_scales, same
 
@@ -216,3 +218,21 @@ def test_case_weights_come_back(tmp_path):
         again = fmx.load(tmp_path / "weighted.nc")
         np.testing.assert_array_equal(again.model.layers[0].case_weights, weights)
         np.testing.assert_array_equal(again.posterior().sd, result.posterior().sd)
+
+
+@pytest.mark.parametrize(("kind", "family"), [
+    ("case weights of rows", {"kind": "Poisson", "fields": {}}),
+    ("case weights of Gaussian rows", {"kind": "Gaussian", "fields": {"sd": {"array": "sd"}}}),
+])  # fmt: skip
+def test_case_weights_as_older_versions_wrote_them(kind, family):
+    """They had a kind of their own for a family with case weights."""
+    arrays = {"sd": np.array([0.5, 2.0]), "weight": np.array([1.0, 3.0])}
+    forms = {"sd": {"array": "sd", "dtype": "float64"}, "weight": {"array": "weight", "dtype": "float64"}}
+    family = {**family, "fields": {name: forms[name] for name in family["fields"]}}
+    read = Reader(CODECS, arrays.__getitem__).read(
+        {"kind": kind, "fields": {"family": family, "weight": forms["weight"]}}
+    )
+    assert type(read).__name__ == family["kind"]
+    np.testing.assert_array_equal(read.weight, [1.0, 3.0])
+    factor = [1.0, 3.0] if family["kind"] == "Poisson" else [4.0, 0.75]
+    np.testing.assert_allclose(read.rows(np.ones(2)).factor, factor)

@@ -178,11 +178,7 @@ def _predictive(eta: _Eta, ends: list[Array], tail: float) -> Array:
 
 def row_families(family: Family, n: int) -> Iterator[tuple[Family, Array]]:
     """Yield each family of rows with its row numbers, the family itself unless the layer mixes them."""
-    if not isinstance(family, Mixed):
-        yield family, np.arange(n)
-        return
-    for position, part in enumerate(family.families):
-        yield part, np.flatnonzero(family.which == position)
+    yield from family.parts() if isinstance(family, Mixed) else [(family, np.arange(n))]
 
 
 def _normal(eta: _Eta, tail: float) -> tuple[Array, Array, Array]:

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import pickle
 import threading
 
 import numpy as np
@@ -156,6 +157,15 @@ def test_a_part_of_a_memory_map_is_read_from_its_own_place(tmp_path, monkeypatch
     assert part.chunks is not None
     np.testing.assert_array_equal(part.toarray(), W[3:])
     assert repr(part) == "ChunkedWeights(9 x 5, float64, 1 chunks of rows)"
+
+
+def test_a_mapped_file_is_pickled_by_its_name(tmp_path):
+    np.save(tmp_path / "W.npy", np.arange(60.0).reshape(12, 5))
+    weights = ChunkedWeights.open(tmp_path / "W.npy", chunk_bytes=100)
+    before = weights.forward(np.ones(5))
+    content = pickle.dumps(weights)
+    assert len(content) < 5000
+    np.testing.assert_array_equal(pickle.loads(content).forward(np.ones(5)), before)
 
 
 def test_a_mapped_file_that_was_cut_short(tmp_path):

@@ -53,7 +53,7 @@ class ChunkedEngine:
         """Return the sums over rows that are wanted at q, and the terms of the rows, which stay where they are."""
         chunks, shared = rows.chunks, (self.inner, Factors(q.mean, q.sd), want)
         handles = chunks.map(_statistics, rows.handles, split_rows(chunks, spread), shared=shared)
-        sums: Sums = chunks.total(handles, _sums)
+        sums: Sums = chunks.total(chunks.derive(_sums, handles))
         return sums.statistics, row_parts(chunks, handles, sums, layer.dtype)
 
     def curvatures(self, layer: Layer, kappa: Any, sd: Any, want: Want) -> tuple[Any, Any]:

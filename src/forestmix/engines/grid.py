@@ -100,7 +100,7 @@ def _pass(
     # Where terms stay, what goes to the chunks is a task of its own: they need not travel along.
     back = chunks.derive(_back, handles) if stays else handles
     collected = chunks.sums(chunks.by_column(chunks.map(_collect, chunks.to_rows(back))))
-    *columns, total = chunks.fetch([*collected, *chunks.sums([handles], _total)])
+    *columns, total = chunks.fetch([*collected, *chunks.sums([chunks.derive(_total, handles)])])
     joined = (None if field[0] is None else np.concatenate(field, axis=1) for field in zip(*columns, strict=True))
     return handles, total, Three(*joined)
 

@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from reprlib import repr as shown
 from typing import Any, Self
@@ -36,12 +37,16 @@ class FileArray:
     their memory back when it is short of it.
 
     Attributes:
-        mapped: the numbers, of one axis or two.
+        path: the file.
+        dtype: their precision.
         first: the byte of the file at which they begin.
+        shape: of the numbers, of one axis or two.
     """
 
-    mapped: Any  # np.memmap, which need not have a file
+    path: str
+    dtype: np.dtype[Any]
     first: int
+    shape: tuple[int, ...]
 
     @classmethod
     def of(cls, given: np.memmap) -> Self:
@@ -53,26 +58,28 @@ class FileArray:
             )
         whole = given.base if isinstance(given.base, np.memmap) else given
         # The attribute offset of a part is still that of the whole.
-        return cls(given, whole.offset + given.ctypes.data - whole.ctypes.data)
+        first = whole.offset + given.ctypes.data - whole.ctypes.data
+        return cls(os.fspath(given.filename), given.dtype, first, given.shape)
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Their precision."""
-        return np.dtype(self.mapped.dtype)
+    @cached_property
+    def _mapped(self) -> Any:
+        return np.memmap(self.path, self.dtype, "r", self.first, self.shape)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Whoever gets it opens the file: a memory map by itself would go along as a copy of all numbers.
+        return type(self), (self.path, self.dtype, self.first, self.shape)
 
     def __getitem__(self, rows: slice) -> Array:
         """Return some of the numbers, or rows, which the system reads if they are not in memory."""
-        each = math.prod(self.mapped.shape[1:])
+        each = math.prod(self.shape[1:])
         first, last = (self.first + place * each * self.dtype.itemsize for place in (rows.start, rows.stop))
-        with open(os.fspath(self.mapped.filename), "rb") as file:
+        with open(self.path, "rb") as file:
             # To touch a page past the end of a file would end the process.
             if os.fstat(file.fileno()).st_size < last:
-                raise ArgumentError(
-                    f"W must be whole; the file {self.mapped.filename} ends before entry {rows.stop * each}."
-                )
+                raise ArgumentError(f"W must be whole; the file {self.path} ends before entry {rows.stop * each}.")
             if hasattr(os, "posix_fadvise"):
                 os.posix_fadvise(file.fileno(), first, last - first, os.POSIX_FADV_WILLNEED)
-        part = np.asarray(self.mapped[rows])
+        part = np.asarray(self._mapped[rows])
         return np.asarray(_Unlocked(part)) if part.flags.aligned else part.copy()
 
 

@@ -87,13 +87,13 @@ class Chunks(ABC):
         """Return the objects themselves."""
         return list(handles)
 
-    def sums(self, groups: Sequence[Sequence[Any]], first: Callable[[Any], Any] | None = None) -> list[Any]:
-        """Return a handle for each group: the sum of ``first`` of its objects, or of themselves, in their order."""
-        return [reduce(add, group if first is None else map(first, group)) for group in groups]
+    def sums(self, groups: Sequence[Sequence[Any]]) -> list[Any]:
+        """Return a handle for each group: the sum of its objects, in their order."""
+        return [reduce(add, group) for group in groups]
 
-    def total(self, handles: Sequence[Any], first: Callable[[Any], Any] | None = None) -> Any:
+    def total(self, handles: Sequence[Any]) -> Any:
         """Return the sum over all, itself."""
-        return self.fetch(self.sums([handles], first))[0]
+        return self.fetch(self.sums([handles]))[0]
 
     def in_turns(
         self, turn: Turn, states: Sequence[Any], told: Callable[[Any], Any], rows: Any, turns: int

@@ -38,11 +38,15 @@ class ClusterChunks(Chunks):
     """
 
     def __init__(self, client: Any, delayed: Sequence[Any], convert: Convert, columns: int = 1) -> None:
+        import dask
+        import distributed
+
         self.client = client
         self._where: list[Sequence[str]] = [()] * len(delayed)
         self._looked = -np.inf
-        computed = [Remote(convert, [], future=one, place=k) for k, one in enumerate(_spread(client, delayed))]
-        self.held = self.derive(convert, computed)
+        held = _spread(client, [dask.delayed(convert)(one) for one in delayed])
+        distributed.wait(held)  # from now on it is known who has which
+        self.held = [Remote(convert, [], one, place=k) for k, one in enumerate(held)]
         super().__init__(self.fetch(self.derive(shape_of, self.held)), columns)
 
     def place(self, parts: Sequence[Any]) -> list[Any]:
@@ -63,10 +67,9 @@ class ClusterChunks(Chunks):
         self._send([one for one in handles if isinstance(one, Remote)])
         return list(self.client.gather([one.future if isinstance(one, Remote) else one for one in handles]))
 
-    def sums(self, groups: Sequence[Sequence[Any]], first: Callable[[Any], Any] | None = None) -> list[Any]:
+    def sums(self, groups: Sequence[Sequence[Any]]) -> list[Any]:
         """Add up in trees, so that no worker and not this process takes the parts of all chunks."""
-        # What is not summed, such as terms of rows, stays where it is: ``first`` is a task beside it.
-        return [_tree(list(group) if first is None else self.derive(first, group)) for group in groups]
+        return [_tree(list(group)) for group in groups]
 
     def without_waiting(
         self, turn: Turn, states: Sequence[Any], told: Callable[[Any], Any], rows: Any, turns: int

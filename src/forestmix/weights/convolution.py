@@ -169,12 +169,11 @@ def _stamp(stencil: StencilStorage, indices: Array | None) -> tuple[Array, Array
     down, across = (part.astype(kind)[:, None, None, None] for part in corner)
     rows = down + (stencil.shifts[0] + np.arange(high, dtype=kind)[:, None])
     columns = across + (stencil.shifts[1] + np.arange(wide, dtype=kind))
-    kernels = stencil.kernels[which]
-    inside = (rows >= 0) & (rows < height) & (columns >= 0) & (columns < width) & (kernels != 0)
+    inside = ((rows >= 0) & (rows < height)) & ((columns >= 0) & (columns < width)) & (stencil.kernels != 0)[which]
     places = (np.arange(channels, dtype=kind)[:, None, None] * height + rows) * width + columns
     ends = np.zeros(len(chosen) + 1, kind)
     np.cumsum(inside.sum(axis=(1, 2, 3)), out=ends[1:])
-    return kernels[inside], places[inside], ends
+    return stencil.kernels[which][inside], places[inside], ends
 
 
 def _as_kernels(given: ArrayLike) -> Array:

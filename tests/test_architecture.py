@@ -27,8 +27,9 @@ EXCEPTIONS = {
     ("forest", "files"),  # and those of a forest mixture
     ("posterior", "plots"),  # result.plot_trace() is the contract's way to a plot
 }
-#: Internals that the outside may use: errors are raised everywhere, a plot of a result names its type.
-SHARED = {"errors", "arrays", "checks", "posterior"}
+#: Internals that the outside may use: errors are raised everywhere, files are written one way, a plot of a result names
+#: its type.
+SHARED = {"errors", "saving", "arrays", "checks", "posterior"}
 FILES = sorted(ROOT.rglob("*.py"))
 
 

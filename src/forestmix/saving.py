@@ -1,9 +1,30 @@
-"""Methods that models, results, posteriors and fits share: files, and data for other libraries (docs/files.md)."""
+"""Methods that models, results, posteriors and fits share: files, and data for other libraries (docs/files.md).
+
+And how every file is written: whole or not at all.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield an empty file beside ``path``, which takes its place at the end: nobody ever sees half a file."""
+    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
+    try:
+        beside.touch(exist_ok=False)
+        yield beside
+        with beside.open("r+b") as file:
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)  # gone already, unless something went wrong
 
 
 class Saved:

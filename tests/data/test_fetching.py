@@ -121,7 +121,7 @@ def test_nothing_is_left_when_writing_fails(source, cache, monkeypatch):
             raise OSError("no space left on device")
 
     real = Path.open
-    monkeypatch.setattr(Path, "open", lambda self, mode: Full(self, "x") if mode == "xb" else real(self, mode))
+    monkeypatch.setattr(Path, "open", lambda self, mode: Full(self, "w") if mode == "wb" else real(self, mode))
     with pytest.raises(ForestmixError, match=r"cannot write to .*no space left.*FORESTMIX_DATA"):
         fetch("mnist", source)
     assert names_in(cache) == []
@@ -138,7 +138,7 @@ def test_the_file_appears_in_one_step(tiny_mnist, tmp_path, monkeypatch):
         moved.append(target)
         Path(partial).rename(target)
 
-    monkeypatch.setattr(cache_module.os, "replace", replace_file)
+    monkeypatch.setattr(os, "replace", replace_file)
     cache_module.write_arrays(path, tiny_mnist.arrays)
     assert moved == [path]
 

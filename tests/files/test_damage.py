@@ -138,7 +138,7 @@ def test_mutated_files_never_crash_hang_or_take_memory(kind, count, whole, tmp_p
     if kind == "posterior":
         model = UNKNOWN["counts"]()
         fmx.infer(model, data(model)).posterior().save(path)
-    script = Path(__file__).with_name("fuzz.py")
+    script = Path(__file__).parents[1] / "support" / "fuzz.py"
     command = [sys.executable, str(script), str(path), str(count), "1"]
     found = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert found.returncode == 0, found.stderr

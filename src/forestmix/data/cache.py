@@ -11,7 +11,6 @@ import hashlib
 import math
 import os
 import tempfile
-import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from forestmix.data.formats import ARRAY_NAMES, Arrays, Bytes
 from forestmix.data.registry import DATASETS, Dataset, RemoteFile, find_dataset
 from forestmix.data.sources import read_source
 from forestmix.errors import ArgumentError, ForestmixError
+from forestmix.saving import replacing
 
 ENVIRONMENT_VARIABLE = "FORESTMIX_DATA"
 
@@ -50,15 +50,10 @@ def checksum(arrays: Mapping[str, Bytes]) -> str:
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Bytes]) -> None:
-    """Write the arrays beside ``path``, then move them there in one step: nobody ever sees half a file."""
-    partial = path.with_name(f"{path.name}.{uuid.uuid4().hex}.partial")
-    try:
-        with partial.open("xb") as file:
-            for name in ARRAY_NAMES:
-                file.write(np.ascontiguousarray(arrays[name]).data)
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)  # gone already, unless something went wrong
+    """Write the arrays to a file."""
+    with replacing(path) as beside, beside.open("wb") as file:
+        for name in ARRAY_NAMES:
+            file.write(np.ascontiguousarray(arrays[name]).data)
 
 
 def read_arrays(dataset: Dataset) -> Arrays:

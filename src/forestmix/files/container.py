@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from forestmix.arrays import Array
 from forestmix.errors import ForestmixError, MissingExtraError
 from forestmix.files.meanings import long_name
 from forestmix.files.seal import FileError, check_seal, seal
+from forestmix.saving import replacing
 
 STRUCTURE = "structure"
 
@@ -38,14 +38,15 @@ def xarray_library() -> Any:
 def write_file(path: Path, tree: Any, arrays: Mapping[str, Array], attributes: Mapping[str, Any]) -> None:
     """Write a file that is either whole or not there; one that stands at ``path`` is replaced in one step."""
     dataset = _dataset(tree, arrays, attributes)
-    with _replacing(path) as temporary:
-        dataset.to_netcdf(
-            temporary, engine="h5netcdf", format="NETCDF4", encoding={name: {"_FillValue": None} for name in arrays}
-        )
-        with open(temporary, "r+b") as file:
-            seal(file)
-            file.flush()
-            os.fsync(file.fileno())
+    plain = {name: {"_FillValue": None} for name in arrays}
+    try:
+        with replacing(path) as beside:
+            dataset.to_netcdf(beside, engine="h5netcdf", format="NETCDF4", encoding=plain)
+            with beside.open("r+b") as file:
+                seal(file)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise ForestmixError(f"{path} cannot be written: {error.strerror or error}.") from error
 
 
 @contextmanager
@@ -95,33 +96,6 @@ def _dataset(tree: Any, arrays: Mapping[str, Array], attributes: Mapping[str, An
     text = np.frombuffer(json.dumps(tree, separators=(",", ":")).encode(), "S1")
     variables[STRUCTURE] = (["characters"], text, {"long_name": "how the arrays make up the object, as JSON"})
     return xarray.Dataset(variables, attrs=dict(attributes))
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[str]:
-    """Yield the name of a temporary file beside ``path``, and put it in that place at the end if all went well."""
-    try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    except OSError as error:
-        raise ForestmixError(f"{path} cannot be written: {error.strerror or error}.") from error
-    os.close(handle)
-    try:
-        yield temporary
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
-        _sync_folder(path.parent)
-    except OSError as error:
-        raise ForestmixError(f"{path} cannot be written: {error.strerror or error}.") from error
-    finally:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
-
-
-def _umask() -> int:
-    """Return the permissions that new files do not get; the only way to ask is to set them."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _sync_folder(folder: Path) -> None:

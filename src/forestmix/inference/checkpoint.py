@@ -25,6 +25,7 @@ from forestmix.arrays import Array, host
 from forestmix.errors import ArgumentError
 from forestmix.inference.status import Status
 from forestmix.model import DEF, Observations
+from forestmix.saving import replacing
 
 #: Changes with what is written.
 FORMAT = 4
@@ -88,15 +89,8 @@ def _write(path: Path, tree: Any) -> None:
     arrays: list[Array] = []
     described = json.dumps({"format": FORMAT, "tree": encode(tree, arrays)})
     named = {f"array{k}": array for k, array in enumerate(arrays)}
-    beside = path.with_name(f"{path.name}.{os.getpid()}.new")
-    try:
-        with open(beside, "wb") as file:
-            np.savez(file, allow_pickle=False, description=np.array(described), **named)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
+    with replacing(path) as beside, beside.open("wb") as file:
+        np.savez(file, allow_pickle=False, description=np.array(described), **named)
 
 
 def _read(path: Path) -> Any:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import platform
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
@@ -19,6 +17,7 @@ import numpy as np
 import forestmix as fmx
 from forestmix.paper.curves import Curve, Panel, labels, pooled, thinned
 from forestmix.paper.run import Outcome
+from forestmix.saving import replacing
 
 _LIBRARIES = ("forestmix", "numpy", "scipy", "numba")
 
@@ -34,15 +33,12 @@ def prepare_folder(folder: Path) -> None:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write beside ``path``, then move it there in one step: nobody ever sees half a file."""
-    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
+    """Write a file."""
     try:
-        partial.write_bytes(content)
-        os.replace(partial, path)
+        with replacing(path) as beside:
+            beside.write_bytes(content)
     except OSError as error:
         raise fmx.ForestmixError(f"cannot write {path}: {error}") from error
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def write_outcome(folder: Path, outcome: Outcome) -> None:

@@ -34,7 +34,7 @@ class GaussianParents(Interface):
         return self.step(place, alone=True)
 
     def step(self, place: Place, layers: Any = None, *, alone: bool = False) -> GaussianFactors:
-        """Return the forest mixture step of all parents at once, or of each ``alone``, with the exact curvature as D."""
+        """Return the forest mixture step of all parents, or of each ``alone``, with the exact curvature as D."""
         family, parents = self.layer.family, place.parents
         expected = family.expected_log_partition(self.eta(parents), self.spread(parents))
         kappa, error = self.masked(expected.curvature), self.masked(family.statistic(place.seen) - expected.slope)

@@ -132,14 +132,14 @@ def fetch(
         return status.path
     if not isinstance(source, str | os.PathLike | None):
         raise ArgumentError(f"source must be the path of a directory or a tarball, or None; got {source!r}.")
-    directory = status.path.parent
+    arrays, directory = None, status.path.parent
+    if source is not None:  # here, since what goes wrong with it has nothing to do with the cache
+        progress(f"reading {name} from {source}")
+        arrays = read_source(dataset, Path(os.path.expanduser(source)))
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        if source is None:
+        if arrays is None:
             arrays = _download(dataset, directory, progress, bar)
-        else:
-            progress(f"reading {name} from {source}")
-            arrays = read_source(dataset, Path(os.path.expanduser(source)))
         found = checksum(arrays)
         if found != dataset.checksum:
             raise ForestmixError(

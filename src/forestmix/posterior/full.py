@@ -55,21 +55,12 @@ class Start(NamedTuple):
 
 
 @dataclass(frozen=True)
-class FullFit:
-    """The posterior of one observation: ``N(mean, covariance)``.
+class FullFit(Point):
+    """The posterior of one observation: ``N(mean, covariance)``; its ``elbo`` is the log evidence for Gaussian rows.
 
-    ``elbo``: for Gaussian rows the log evidence; ``eta`` and ``variance``: moments of each row's natural parameter;
-    ``error`` and ``kappa``: ``e_i`` and ``kappa_i``, 0 for a missing entry; ``trace``: the ELBO from the start on;
-    ``stopped``: whether the callback or Ctrl-C ended it.
+    ``trace``: the ELBO from the start on; ``stopped``: whether the callback or Ctrl-C ended it.
     """
 
-    mean: Array
-    covariance: BlockFactor
-    elbo: float
-    eta: Array
-    variance: Array
-    kappa: Array
-    error: Array
     converged: bool
     trace: tuple[float, ...]
     stopped: bool = False
@@ -138,19 +129,19 @@ class _AtScales:
         distinct, which = distinct_rows(kappa)
         fits: dict[int, FullFit] = {}
         for number, row in enumerate(distinct):
-            factor, members = BlockFactor(self.columns, row, self.precision), np.flatnonzero(which == number).tolist()
+            factor, members = self._factor(row), np.flatnonzero(which == number).tolist()
             if known is not None:
                 fits |= {k: _known_fit(known.means[k], factor, float(known.elbos[k])) for k in members}
                 continue
             variance, means = factor.row_variances(), self._weighted_means(factor, eta[members], kappa[members])
             for k, mean in zip(members, means, strict=True):
-                point = self._evaluate(self.rows.take([k]), mean, kappa[k], factor, variance)
+                point = self._evaluate(self.rows.take([k]), mean, factor, variance)
                 fits[k] = _fit(self._refined(self.rows.take([k]), point), [point.elbo], True)
         return tuple(fits[k] for k in range(len(fits)))
 
     def fit_at(self, k: int, place: Place) -> FullFit:
         """Return the fit of one observation that ended at a place."""
-        point = self._evaluate(self.rows.take([k]), place.mean, place.kappa)
+        point = self._evaluate(self.rows.take([k]), place.mean, self._factor(place.kappa))
         return _fit(point, place.trace.tolist(), place.converged)
 
     def climb(self, k: int, start: Start | FullFit | None, tol: float, max_iter: int, journal: Journal) -> FullFit:
@@ -160,7 +151,7 @@ class _AtScales:
             point = self._start(k, rows, start)
             trace, gain, rho = [point.elbo], np.inf, 1.0
         else:
-            point = self._evaluate(rows, before.mean, before.kappa)
+            point = self._evaluate(rows, before.mean, self._factor(before.kappa))
             trace, gain, rho = before.trace.tolist(), before.gain, before.rho
         decrement, first, course = np.inf, 0.0, journal.course
         for _ in range(len(trace) - 1, 0 if course.stopped else max_iter):
@@ -179,7 +170,7 @@ class _AtScales:
                 break
             point, gain, rho = better, better.elbo - point.elbo, min(1.0, 2 * rho)
             trace.append(point.elbo)
-            journal.note_climb(k, Climb(point.mean, point.kappa, gain, rho, np.array(trace)))
+            journal.note_climb(k, Climb(point.mean, point.covariance.kappa, gain, rho, np.array(trace)))
         near = decrement + min(gain, curvature_gain(point)) <= ACCEPTABLE
         return _fit(self._refined(rows, point) if near else point, trace, near, course.stopped)
 
@@ -194,24 +185,24 @@ class _AtScales:
             if least <= EXACT or since >= PATIENCE:
                 return best
             if self.layer.family.curvature_is_constant:
-                mean = point.mean + point.factor.solve(gradient)
-                point = self._evaluate(rows, mean, point.kappa, point.factor, point.variance)
+                mean = point.mean + point.covariance.solve(gradient)
+                point = self._evaluate(rows, mean, point.covariance, point.variance)
             elif self._few_rows and not since:
                 point = self._newton(rows, point, gradient)
             else:
-                factor = BlockFactor(self.columns, point.curvature, self.precision)
-                point = self._evaluate(rows, point.mean + factor.solve(gradient), point.curvature, factor)
+                factor = self._factor(point.kappa)
+                point = self._evaluate(rows, point.mean + factor.solve(gradient), factor)
         return best
 
     def _start(self, k: int, rows: RowData, start: Start | FullFit | None) -> Point:
         """Return the point of a fit at other scales, or the first step of iteratively reweighted least squares."""
         if start is not None:
-            point = self._evaluate(rows, start.mean, start.kappa)
+            point = self._evaluate(rows, start.mean, self._factor(start.kappa))
             if np.isfinite(point.elbo):
                 return point
         eta, kappa = (part[k] for part in self._working_rows())
-        factor = BlockFactor(self.columns, kappa, self.precision)
-        point = self._evaluate(rows, self._weighted_means(factor, eta, kappa), kappa, factor)
+        factor = self._factor(kappa)
+        point = self._evaluate(rows, self._weighted_means(factor, eta, kappa), factor)
         if not np.isfinite(point.elbo):
             raise ForestmixError("The ELBO is not finite at the start: rescale x, W or the prior's sd.")
         return point
@@ -229,9 +220,9 @@ class _AtScales:
                 return new, rho
 
         def natural(rho: float) -> Point:
-            kappa = point.kappa + rho * (point.curvature - point.kappa)
-            factor = BlockFactor(self.columns, kappa, self.precision)
-            return self._evaluate(rows, point.mean + rho * factor.solve(gradient), kappa, factor)
+            kappa = point.covariance.kappa
+            factor = self._factor(kappa + rho * (point.kappa - kappa))
+            return self._evaluate(rows, point.mean + rho * factor.solve(gradient), factor)
 
         # A short step that loses no more than rounding ends the search.
         new, rho, _ = longest_step(
@@ -242,26 +233,26 @@ class _AtScales:
     def _newton(self, rows: RowData, point: Point, gradient: Array) -> Point:
         """Return the point after a step of Newton."""
         mean, kappa = newton_step(rows, self.weights.dense_rows(np.arange(len(point.eta))), point, gradient)
-        return self._evaluate(rows, mean, kappa)
+        return self._evaluate(rows, mean, self._factor(kappa))
 
-    def _evaluate(
-        self, rows: RowData, mean: Array, kappa: Array, factor: BlockFactor | None = None, variance: Array | None = None
-    ) -> Point:
+    def _factor(self, kappa: Array) -> BlockFactor:
+        return BlockFactor(self.columns, kappa, self.precision)
+
+    def _evaluate(self, rows: RowData, mean: Array, factor: BlockFactor, variance: Array | None = None) -> Point:
         """Return row terms and ELBO of ``N(mean, Sigma(kappa))``.
 
         With ``tr(Sigma / sigma0^2) = m - sum_i kappa_i v_i`` the divergence is
         ``(sum_j ((mu_j - mu0_j) / sigma0_j)^2 + log sigma0_j^2 - sum_i kappa_i v_i - log |Sigma|) / 2``.
         """
-        factor = factor or BlockFactor(self.columns, kappa, self.precision)
         variance = factor.row_variances() if variance is None else variance
         eta = self.weights.forward(mean) + self.layer.bias
         terms = expected_terms(rows, eta[None], np.sqrt(variance)[None])
         likelihood, error, curvature = (np.broadcast_to(term, (1, len(eta)))[0] for term in terms)
         scaled = total(((mean - self.prior_mean) / self.prior_sd) ** 2 + 2 * np.log(self.prior_sd))
-        divergence = 0.5 * (scaled - total(kappa * variance) - factor.log_determinant())
+        divergence = 0.5 * (scaled - total(factor.kappa * variance) - factor.log_determinant())
         elbo = float(total(likelihood) - divergence)
         finite = np.isfinite(elbo) and np.isfinite(curvature).all()
-        return Point(mean, kappa, factor, eta, variance, error, curvature, elbo if finite else -np.inf)
+        return Point(mean, factor, elbo if finite else -np.inf, eta, variance, error, curvature)
 
     def _gradient(self, point: Point) -> Array:
         """Return ``W^T e - (mu - mu0) / sigma0^2``."""
@@ -284,16 +275,13 @@ class _AtScales:
 
 
 def _moments(point: Point) -> tuple[Array, Array]:
-    return point.mean, point.factor.variance()
+    return point.mean, point.covariance.variance()
 
 
 def _fit(point: Point, trace: list[float], converged: bool, stopped: bool = False) -> FullFit:
-    return FullFit(
-        point.mean, point.factor, point.elbo, point.eta, point.variance, point.curvature, point.error, converged,
-        (*trace[:-1], point.elbo), stopped,
-    )  # fmt: skip
+    return FullFit(**vars(point), converged=converged, trace=(*trace[:-1], point.elbo), stopped=stopped)
 
 
 def _known_fit(mean: Array, factor: BlockFactor, elbo: float) -> FullFit:
     nothing = np.empty(0)
-    return FullFit(mean, factor, elbo, nothing, nothing, factor.kappa, nothing, True, (elbo,))
+    return FullFit(mean, factor, elbo, nothing, nothing, nothing, factor.kappa, True, (elbo,))

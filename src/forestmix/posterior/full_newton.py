@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy
@@ -13,25 +12,25 @@ from forestmix.engines.rows import RowData, curvature_slopes
 from forestmix.families.primitive import Kind
 from forestmix.posterior.factor import BlockFactor
 
-if TYPE_CHECKING:
-    from forestmix.posterior.full import FullFit
-
 #: Rows up to which such steps are taken: they need a matrix of rows by rows.
 FEW_ROWS = 400
 
 
 @dataclass(frozen=True)
 class Point:
-    """q with its row terms; ``curvature`` is what ``kappa`` should be."""
+    """``q = N(mean, covariance)`` of one observation, with its row terms.
+
+    ``eta`` and ``variance``: moments of each row's natural parameter; ``error`` and ``kappa``: ``e_i`` and ``kappa_i``
+    there, 0 for a missing entry. At the optimum that is the kappa of the covariance.
+    """
 
     mean: Array
-    kappa: Array
-    factor: BlockFactor
+    covariance: BlockFactor
+    elbo: float
     eta: Array
     variance: Array
     error: Array
-    curvature: Array
-    elbo: float
+    kappa: Array
 
 
 def newton_step(rows: RowData, W: Array, point: Point, gradient: Array) -> tuple[Array, Array]:
@@ -44,16 +43,16 @@ def newton_step(rows: RowData, W: Array, point: Point, gradient: Array) -> tuple
 
     Kappa, which is positive, changes by a factor of e at most.
     """
-    step, M = point.factor.solve(gradient), point.factor.covariance(W)
+    step, M = point.covariance.solve(gradient), point.covariance.covariance(W)
     (a3, a4), square = slopes_of_rows(rows, point), M * M
     system = np.eye(len(M)) - 0.5 * (a3[:, None] * M * a3 - np.diag(a4)) @ square
-    change = scipy.linalg.solve(system, point.curvature - point.kappa + a3 * (W @ step), check_finite=False)
-    mean = point.mean + step + 0.5 * point.factor.solve((a3 * (square @ change)) @ W)
-    share = np.divide(change, point.kappa, out=np.zeros_like(change), where=point.kappa > 0)
-    return mean, point.kappa * np.where(np.abs(share) < 0.5, 1 + share, np.exp(np.clip(share, -1, 1)))
+    change = scipy.linalg.solve(system, point.kappa - point.covariance.kappa + a3 * (W @ step), check_finite=False)
+    mean = point.mean + step + 0.5 * point.covariance.solve((a3 * (square @ change)) @ W)
+    share = np.divide(change, point.covariance.kappa, out=np.zeros_like(change), where=point.covariance.kappa > 0)
+    return mean, point.covariance.kappa * np.where(np.abs(share) < 0.5, 1 + share, np.exp(np.clip(share, -1, 1)))
 
 
-def slopes_of_rows(rows: RowData, point: Point | FullFit) -> tuple[Array, Array]:
+def slopes_of_rows(rows: RowData, point: Point) -> tuple[Array, Array]:
     """Return ``E a'''`` and ``E a''''`` of each row."""
     found = curvature_slopes(rows, point.eta[None], np.sqrt(point.variance)[None])
     third, fourth = (np.broadcast_to(one, (1, len(point.eta)))[0] for one in found)
@@ -62,12 +61,12 @@ def slopes_of_rows(rows: RowData, point: Point | FullFit) -> tuple[Array, Array]
 
 def decrement_of(point: Point, gradient: Array) -> float:
     """Return what the ELBO may still gain by other means, to second order."""
-    return 0.5 * float(gradient @ point.factor.solve(gradient))
+    return 0.5 * float(gradient @ point.covariance.solve(gradient))
 
 
 def curvature_gain(point: Point) -> float:
     """Return a bound on what the ELBO may still gain by a better kappa, to second order."""
-    return 0.25 * float(total(np.abs(point.curvature - point.kappa) * point.variance)) ** 2
+    return 0.25 * float(total(np.abs(point.kappa - point.covariance.kappa) * point.variance)) ** 2
 
 
 def _likely_quadratic(target: Array, factor: Array) -> tuple[Array, Array]:

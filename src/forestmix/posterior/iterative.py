@@ -22,14 +22,14 @@ bound says when a draw is solved for well enough.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from forestmix.arrays import Array, generator
 from forestmix.errors import ForestmixError
+from forestmix.inference.progress import NoProgress, ProgressBar
 from forestmix.posterior.covariance import Covariance
 from forestmix.problem.conjugate import Last, conjugate_step, dot
 from forestmix.weights import Weights
@@ -141,28 +141,15 @@ class IterativeCovariance(Covariance):
         system = self.system
         n, m = system.weights.shape
         draws, squares = np.empty((count, m)), np.zeros(m)
-        with _bar(count, self.progress) as advance:
+        with ProgressBar("posterior draws", 1.0) if self.progress else NoProgress() as meter:
             for block in blocks_of(count, 8 * (10 * m + 4 * n)):
                 noise = rng.standard_normal((len(block), n)) * np.sqrt(system.kappa)
                 right = rng.standard_normal((len(block), m)) / system.scale + system.weights.adjoint(noise)
                 draws[block], residual = solutions(system, right, DRAW_ERROR**2 * m)
                 squares += np.sum((draws[block] - (right - residual) / system.diagonal) ** 2, axis=0)
-                advance(len(block))
+                done = int(block[-1]) + 1
+                meter.share(f"{done} of {count}", done / count)
         return draws, squares
-
-
-@contextmanager
-def _bar(count: int, progress: bool) -> Iterator[Any]:
-    """Yield what moves a progress bar with the time that is left, or does nothing."""
-    if not progress:
-        yield lambda _: None
-        return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns) as bar:
-        task = bar.add_task(f"{count} posterior draws", total=count)
-        yield lambda done: bar.advance(task, done)
 
 
 class PrecisionSystem:

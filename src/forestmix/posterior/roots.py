@@ -10,8 +10,7 @@ import scipy
 from forestmix.arrays import Array
 from forestmix.errors import ForestmixError
 from forestmix.weights import Weights
-from forestmix.weights.blocks import blocks_of
-from forestmix.weights.gram import OrthogonalFactor, orthogonal_factor, precision_matrix
+from forestmix.weights.gram import orthogonal_factor, precision_matrix
 
 #: A Cholesky factor is used where rounding leaves its variances a relative error of at most this; else a QR factor.
 CHOLESKY_ERROR = 1e-8
@@ -20,69 +19,44 @@ CHOLESKY_ERROR = 1e-8
 INVERTED = 128
 
 
-class CholeskyRoot:
-    """``A = D L L^T D``; D makes the diagonal of ``L L^T`` one."""
+class Root:
+    """``A = D P^T L L^T P D`` with L lower triangular, D the ``scale`` of the latents and P their ``order``.
 
-    def __init__(self, L: Array, D: Array) -> None:
-        self.L, self.D = L, D
-        self.inverse = self._inverse() if len(D) <= INVERTED else None
+    Only a factor with pivots has an order. It is there for digits that products with its inverse would lose.
+    """
+
+    def __init__(self, L: Array, scale: Array, order: Array | None = None) -> None:
+        self.L, self.scale, self.order = L, scale, slice(None) if order is None else order
+        self.inverse = self._inverse() if len(scale) <= INVERTED and order is None else None
 
     def whiten(self, right: Array) -> Array:
-        """Return ``L^-1 D^-1 right``, (m, K)."""
-        scaled = right / self.D[:, None]
+        """Return ``L^-1 P D^-1 right``, (m, K)."""
+        scaled = (right / self.scale[:, None])[self.order]
         if self.inverse is not None:
             return self.inverse @ scaled
         return scipy.linalg.solve_triangular(self.L, scaled, lower=True, check_finite=False)
 
     def color(self, right: Array) -> Array:
-        """Return ``D^-1 L^-T right``, (m, K)."""
+        """Return ``D^-1 P^T L^-T right``, (m, K)."""
+        found = np.empty_like(right)
         if self.inverse is not None:
-            return (self.inverse.T @ right) / self.D[:, None]
-        solved = scipy.linalg.solve_triangular(self.L, right, lower=True, trans=1, check_finite=False)
-        return solved / self.D[:, None]
+            found[self.order] = self.inverse.T @ right
+        else:
+            found[self.order] = scipy.linalg.solve_triangular(self.L, right, lower=True, trans=1, check_finite=False)
+        return found / self.scale[:, None]
 
     def inverse_diagonal(self) -> Array:
         """Return the diagonal of ``A^-1`` from the inverse of L, a third of the work of m solves."""
-        inverse = self._inverse() if self.inverse is None else self.inverse
-        return np.einsum("ij,ij->j", inverse, inverse) / self.D**2
+        inverse, found = self._inverse() if self.inverse is None else self.inverse, np.empty(len(self.scale))
+        found[self.order] = np.einsum("ij,ij->j", inverse, inverse)
+        return found / self.scale**2
 
     def log_determinant(self) -> float:
         """Return ``log det A``."""
-        return 2 * float(np.sum(np.log(np.diag(self.L))) + np.sum(np.log(self.D)))
+        return 2 * float(np.sum(np.log(np.abs(np.diag(self.L)))) + np.sum(np.log(self.scale)))
 
     def _inverse(self) -> Array:
         return np.tril(scipy.linalg.lapack.dtrtri(self.L, lower=1)[0])
-
-
-class OrthogonalRoot:
-    """A root from a QR factor of the weighted rows over ``diag(1 / sigma0)``."""
-
-    def __init__(self, factor: OrthogonalFactor) -> None:
-        self.factor = factor
-
-    def whiten(self, right: Array) -> Array:
-        """Return ``R^-T right``, (m, K)."""
-        return self.factor.solve_transposed(right)
-
-    def color(self, right: Array) -> Array:
-        """Return ``R^-1 right``, (m, K)."""
-        found = np.empty_like(right)
-        found[self.factor.order] = scipy.linalg.solve_triangular(self.factor.R, right, check_finite=False)
-        return found / self.factor.scale[:, None]
-
-    def inverse_diagonal(self) -> Array:
-        """Return the diagonal of ``A^-1``."""
-        m = len(self.factor.scale)
-        parts = [np.sum(self.whiten(np.eye(m)[:, block]) ** 2, axis=0) for block in blocks_of(m, 64 * m)]
-        return np.concatenate(parts)
-
-    def log_determinant(self) -> float:
-        """Return ``log det A``."""
-        return 2 * float(np.sum(np.log(np.abs(np.diag(self.factor.R)))) + np.sum(np.log(self.factor.scale)))
-
-
-#: A matrix R with ``A = R^T R``, whatever its form.
-Root = CholeskyRoot | OrthogonalRoot
 
 
 def factor_root(weights: Weights, kappa: Array, scale: Array, tol: float) -> Root:
@@ -98,17 +72,18 @@ def factor_root(weights: Weights, kappa: Array, scale: Array, tol: float) -> Roo
     except scipy.linalg.LinAlgError:
         lost = np.inf
     if lost <= CHOLESKY_ERROR:
-        return CholeskyRoot(L, D)
+        return Root(L, D)
     return _checked_orthogonal(weights, kappa, scale, tol)
 
 
-def _checked_orthogonal(W: Any, kappa: Array, scale: Array, tol: float) -> OrthogonalRoot:
+def _checked_orthogonal(W: Any, kappa: Array, scale: Array, tol: float) -> Root:
     """Return a QR root, or raise where rounding leaves standard deviations a relative error of more than ``tol``.
 
     That is seen by a second factor, of rows whose last digit has been changed at random.
     """
     shaken = kappa * (1 + np.finfo(np.float64).eps * np.random.default_rng(0).choice([-4, 4], kappa.shape))
-    root, other = (OrthogonalRoot(orthogonal_factor(W, rows, scale)) for rows in (kappa, shaken))
+    factors = (orthogonal_factor(W, rows, scale) for rows in (kappa, shaken))
+    root, other = (Root(one.R.T, one.scale, one.order) for one in factors)
     variance = root.inverse_diagonal()
     worst = float(np.max(np.abs(other.inverse_diagonal() - variance) / variance))
     if worst > 2 * tol:

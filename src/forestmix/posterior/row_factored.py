@@ -16,7 +16,7 @@ import scipy
 
 from forestmix.arrays import Array
 from forestmix.posterior.covariance import FactoredCovariance
-from forestmix.posterior.roots import CholeskyRoot
+from forestmix.posterior.roots import Root
 from forestmix.weights import SparseWeights, Weights, as_weights
 from forestmix.weights.blocks import blocks_of
 from forestmix.weights.gram import row_matrix
@@ -28,10 +28,10 @@ LEAST_SHARE = 1e-6
 class RowFactoredCovariance(FactoredCovariance):
     """The inverse of ``A = diag(1 / scale^2) + W^T diag(kappa) W`` by a factor of S; ``scale`` must be finite."""
 
-    def _made(self) -> CholeskyRoot:
+    def _made(self) -> Root:
         """Return a square root of S."""
         S = np.sqrt(self.kappa)[:, None] * self.prior_rows * np.sqrt(self.kappa) + np.eye(len(self.kappa))
-        return CholeskyRoot(scipy.linalg.cholesky(S, lower=True, overwrite_a=True), np.ones(len(S)))
+        return Root(scipy.linalg.cholesky(S, lower=True, overwrite_a=True), np.ones(len(S)))
 
     @cached_property
     def prior_rows(self) -> Array:

@@ -26,7 +26,6 @@ from forestmix.model import DEF, Observations, observations
 from forestmix.posterior.full_result import joint_result
 from forestmix.posterior.layer import LayerPosterior
 from forestmix.posterior.many import MappedResult, is_dask_batch, mapped_result
-from forestmix.posterior.many_in_turns import inferred_in_turns
 from forestmix.posterior.many_scales import shared_scales
 from forestmix.posterior.result import Result
 from forestmix.problem.problem import Problem
@@ -154,7 +153,7 @@ def _mapped(model: DEF, x: Any, options: dict[str, Any], out: Any, progress: boo
         run = shared = shared_scales(model, x)
     in_turns = _in_chunks(model)
     if out is None:
-        found = (inferred_in_turns if in_turns else mapped_result)(model, x, run)
+        found = mapped_result(model, x, run, in_turns=in_turns)
     else:
         from forestmix.posterior.many_files import inferred_to_zarr
 

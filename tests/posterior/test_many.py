@@ -8,7 +8,7 @@ import pytest
 import forestmix as fmx
 from forestmix.errors import ArgumentError, ForestmixError
 from forestmix.inference.status import Status
-from forestmix.posterior import many_files, many_in_turns, many_scales
+from forestmix.posterior import many_chunks, many_scales
 
 RNG = np.random.default_rng(2)
 W = RNG.standard_normal((12, 4)) / 3
@@ -201,10 +201,8 @@ def test_what_goes_with_data_in_memory_is_refused():
 @pytest.mark.parametrize("name", MODELS)
 def test_weights_in_chunks_take_chunks_of_observations_in_turns(name, monkeypatch):
     x, parted = batch(name, missing=name == "poisson")
-    sizes, check = [], many_in_turns.observations
-    monkeypatch.setattr(
-        many_in_turns, "observations", lambda model, part: sizes.append(len(part)) or check(model, part)
-    )
+    sizes, check = [], many_chunks.observations
+    monkeypatch.setattr(many_chunks, "observations", lambda model, part: sizes.append(len(part)) or check(model, part))
     right, found = (fmx.infer(model, one, tol=1e-10) for model, one in ((MODELS[name], x), (in_chunks(name), parted)))
     for one, other in zip(found.layers, right.layers, strict=True):
         np.testing.assert_allclose(one.mean.compute(), other.mean, rtol=0, atol=1e-7)
@@ -275,14 +273,14 @@ def test_results_over_weights_in_chunks_go_to_zarr_and_on(zarr, tmp_path, monkey
     (x, parted), path, chunked = batch("poisson"), tmp_path / "a.zarr", in_chunks("poisson")
     right, runs = fmx.infer(MODELS["poisson"], x, tol=1e-10), []
 
-    def stopping(block):
+    def stopping(*given):
         runs.append(1)
         if len(runs) == 3:
             raise KeyboardInterrupt
-        return plain(block)
+        return plain(*given)
 
-    plain = many_files.computed
-    monkeypatch.setattr(many_files, "computed", stopping)
+    plain = many_chunks._inferred
+    monkeypatch.setattr(many_chunks, "_inferred", stopping)
     with pytest.raises(KeyboardInterrupt):
         fmx.infer(chunked, parted, tol=1e-10, out=path)
     found = fmx.infer(chunked, parted, tol=1e-10, out=path)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -15,25 +15,11 @@ from forestmix.inference.checkpoint import same_probes
 from forestmix.inference.progress import NoProgress
 from forestmix.inference.status import Status
 from forestmix.model import DEF
-from forestmix.posterior.many import (
-    NUMBERS,
-    Infer,
-    LayerArrays,
-    MappedResult,
-    blocks_of_observations,
-    constant,
-    delayed,
-    named_moments,
-    outcome_of,
-)  # fmt: skip
-from forestmix.posterior.many_in_turns import ResultInTurns, computed, inferred_again
-from forestmix.weights.chunks import processors
-from forestmix.weights.dask_chunks import current_client
+from forestmix.posterior.many import NUMBERS, LayerArrays, MappedResult, named_moments
+from forestmix.posterior.many_chunks import Infer, tasks_of, turns_of
 
 #: Statuses by their codes in a file, and the code of an observation that is still to come.
 STATUSES, PENDING = tuple(Status), 255
-#: Tasks that a thread of this machine is given at a time.
-AHEAD = 4
 
 
 def inferred_to_zarr(
@@ -43,25 +29,17 @@ def inferred_to_zarr(
 
     Chunks that the folder has already are not inferred again. ``identity``: a digest of model and options, and products
     with the weights, which a folder that is there must have too (``inference.checkpoint``). ``in_turns``: chunks are
-    inferred by this process, one after another (``many_in_turns.py``).
+    inferred by this process, one after another (``many_chunks.py``).
     """
-    blocks, counts = blocks_of_observations(_evenly_chunked(x))
-    group = _opened(model, path, counts, identity)
-    starts = np.concatenate([[0], np.cumsum(counts)]).tolist()
-    pending = [k for k, (a, b) in enumerate(pairwise(starts)) if (group["status"][a:b] == PENDING).any()]
-    shared, inferred, written = constant(model), delayed(outcome_of), delayed(_write_chunk)
-    done = len(blocks) - len(pending)
-    finished: Iterator[int]
-    if in_turns:
-        finished = (_write_chunk(run(model, computed(blocks[k])), str(path), starts[k]) for k in pending)
-    else:
-        finished = _finished([written(inferred(run, shared, blocks[k]), str(path), starts[k]) for k in pending])
-    for _ in finished:
-        done += 1
-        meter.share(f"{done} of {len(blocks)} chunks of observations", done / len(blocks))
-    if in_turns:
-        return ResultInTurns(model, *_read(model, path), [partial(inferred_again, run, model, one) for one in blocks])
-    return MappedResult(model, *_read(model, path), [inferred(run, shared, block) for block in blocks])
+    x = _evenly_chunked(x)
+    chunks = turns_of(run, model, x, keep=False) if in_turns else tasks_of(run, model, x)
+    group = _opened(model, path, chunks.counts, identity)
+    spans = list(pairwise([0, *accumulate(chunks.counts)]))
+    pending = [k for k, (a, b) in enumerate(spans) if (group["status"][a:b] == PENDING).any()]
+    written = {k: partial(_write_chunk, path=str(path), start=spans[k][0]) for k in pending}
+    for done, _ in enumerate(chunks.each(written), start=len(spans) - len(pending) + 1):
+        meter.share(f"{done} of {len(spans)} chunks of observations", done / len(spans))
+    return MappedResult(model, *_read(model, path), chunks)
 
 
 def write_arrays(path: Any, arrays: dict[str, Any]) -> None:
@@ -98,22 +76,6 @@ def _write_chunk(outcome: Any, path: str, start: int) -> int:
         group[name][rows] = values
     group["status"][rows] = codes_of(numbers["status"])
     return rows.stop - rows.start
-
-
-def _finished(tasks: Sequence[Any]) -> Iterator[int]:
-    """Compute tasks on the workers of the current client, or on threads, and yield as they end."""
-    import dask
-
-    client = current_client()
-    if client is None:
-        step = AHEAD * processors()
-        for first in range(0, len(tasks), step):
-            yield from dask.compute(*tasks[first : first + step])
-        return
-    from distributed import as_completed
-
-    for future in as_completed(client.compute(list(tasks))):
-        yield future.result()
 
 
 def _evenly_chunked(x: Any) -> Any:

@@ -20,7 +20,8 @@ from forestmix.posterior.columns import fits_factor
 from forestmix.posterior.course import Course
 from forestmix.posterior.full_result import check_joint, result_of_scales
 from forestmix.posterior.integrate import Collector, ScaleFit, fit_objective
-from forestmix.posterior.many import MappedResult, blocks_of_observations, constant, delayed
+from forestmix.posterior.many import MappedResult
+from forestmix.posterior.many_chunks import blocks_of_observations, constant, delayed
 from forestmix.posterior.remainder import Remainder
 from forestmix.posterior.result import Result
 from forestmix.posterior.scale_objective import Evaluated, ScaleObjective

@@ -18,7 +18,7 @@ from forestmix.checks import between_zero_and_one, one_of
 from forestmix.errors import ForestmixError
 from forestmix.inference.status import Status
 from forestmix.model import DEF
-from forestmix.posterior.many_chunks import Chunks, Infer, Part, tasks_of, turns_of
+from forestmix.posterior.many_chunks import Chunks, Infer, Part, Turns, tasks_of, turns_of
 from forestmix.posterior.result import KINDS, Result
 from forestmix.posterior.scale_terms import scale_names
 from forestmix.weights.dask_chunks import is_dask
@@ -115,9 +115,9 @@ class MappedResult(MappedMoments):
 
     def persist(self) -> MappedResult:
         """Infer all chunks, and leave what they come to with the workers; in memory where there are none."""
-        chunks = self._chunks.persist()
-        if chunks is self._chunks:
+        if isinstance(self._chunks, Turns):  # have been inferred
             return self
+        chunks = self._chunks.persist()
         kept = MappedResult(self.model, *parts_of(self.model, chunks), chunks)
         kept.shared = self.shared
         return kept

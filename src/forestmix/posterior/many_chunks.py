@@ -107,10 +107,6 @@ class Turns:
         made = [partial(posterior, *pair) for pair in zip(self.made, self.blocks, strict=True)]
         return Turns(made, self.counts, self.blocks)
 
-    def persist(self) -> Turns:
-        """Return this: the results are in memory or in a file."""
-        return self
-
     def each(self, functions: Mapping[int, Callable[[Any], Any]]) -> Iterator[Any]:
         """Compute in this process."""
         return (function(self.made[k]()) for k, function in functions.items())

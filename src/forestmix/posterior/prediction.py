@@ -12,7 +12,7 @@ beside the spread; below it F is 1, so that part is ``Phi``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
@@ -193,53 +193,55 @@ def _counts(eta: _Eta, tail: float) -> tuple[Array, Array, Array]:
     """Return the predictive mean ``E a'`` and the interval of counts."""
     each = list(zip(eta.families, eta.mean, eta.sd, strict=True))
     expected = eta.average([family.expected_log_partition(m, s).slope for family, m, s in each])
-    low, high = (_mixed_quantile(eta, p) for p in (tail, 1 - tail))
+    low, high = (_count_quantile(eta, p) for p in (tail, 1 - tail))
     return expected, low, high
 
 
-def _mixed_quantile(eta: _Eta, p: float) -> Array:
-    """Return the quantile of counts over all components: between the least and the largest of theirs."""
-    each = [_mixture_quantile(family, p, m, s) for family, m, s in zip(eta.families, eta.mean, eta.sd, strict=True)]
-    if len(each) == 1:
-        return each[0]
-    variable = np.broadcast_to(np.arange(eta.mean.shape[-1]), eta.mean.shape[1:]).ravel()
-    parts = [
-        _Mixture(family.take(variable), m.ravel(), s.ravel())
-        for family, m, s in zip(eta.families, eta.mean, eta.sd, strict=True)
-    ]
-    share = np.broadcast_to(eta.weights[:, :, None], (eta.mean.shape[1], len(each), eta.mean.shape[2]))
+def _count_quantile(eta: _Eta, p: float) -> Array:
+    """Return the smallest y with ``sum_s w_s E_z F(y; m_s + s_s z) >= p`` for each entry.
 
-    def cumulative(y: Array) -> Array:
-        return np.sum([share[:, k].ravel() * part.cumulative(y) for k, part in enumerate(parts)], axis=0)
-
-    low, high = np.min(each, axis=0).ravel() - 1, np.max(each, axis=0).ravel()
-    return smallest_count(cumulative, np.asarray(p), low, high).reshape(each[0].shape)
-
-
-def _mixture_quantile(family: Family, p: float, mean: Array, sd: Array) -> Array:
-    """Return the smallest y with ``E_z F(y; m + s z) >= p`` for each entry.
-
-    It lies between quantiles of single components. If ``F(y; eta)`` and ``Phi(z)`` both leave half of ``1 - p`` at
-    ``eta = m + s z``, the mixture has at least p up to y; if both are less than ``p / 2`` at another, it has less.
+    It lies between quantiles of single families. If ``F(y; eta)`` and ``Phi(z)`` both leave half of ``1 - p`` at
+    ``eta = m + s z``, a component has at least p up to y; if both are less than ``p / 2`` at another, it has less.
     """
     above, below = 0.5 * (1 + p), 0.5 * p
-    high = family.quantile(np.asarray(above), mean + sd * scipy.special.ndtri(above)).ravel()
-    low = family.quantile(np.asarray(below), mean + sd * scipy.special.ndtri(below)).ravel() - 1
-    centre, spread = mean.ravel(), sd.ravel()
-    variable = np.broadcast_to(np.arange(mean.shape[-1]), mean.shape).ravel()
+    pairs = list(zip(eta.families, zip(eta.mean, eta.sd, strict=True), strict=True))
+    highs = [family.quantile(np.asarray(above), m + s * scipy.special.ndtri(above)) for family, (m, s) in pairs]
+    lows = [family.quantile(np.asarray(below), m + s * scipy.special.ndtri(below)) for family, (m, s) in pairs]
+    high, low = np.max(highs, axis=0).ravel(), np.min(lows, axis=0).ravel() - 1
+    variable = np.broadcast_to(np.arange(eta.mean.shape[-1]), eta.mean.shape[1:]).ravel()
+    parts = [_Mixture(family.take(variable), m.ravel(), s.ravel()) for family, (m, s) in pairs]
+    share = np.broadcast_to(eta.weights.T[..., None], eta.mean.shape).reshape(len(parts), -1)
+
+    def cumulative(places: Array, y: Array, count: int = NODES) -> Array:
+        each = zip(share, parts, strict=True)
+        return np.sum([own[places] * part.take(places).cumulative(y, count) for own, part in each], axis=0)
+
     # Entries with brackets of like width take a like number of halvings.
     order = np.argsort(high - low)
     step = max(1, MEMORY_BUDGET // (8 * 8 * NODES))
-    outcome = np.empty(mean.size)
-    for chunk in (order[start : start + step] for start in range(0, len(order), step)):
-        mixture = _Mixture(family.take(variable[chunk]), centre[chunk], spread[chunk])
-        outcome[chunk] = mixture.quantile(np.asarray(p), low[chunk], high[chunk])
-    return outcome.reshape(mean.shape)
+    for places in (order[start : start + step] for start in range(0, len(order), step)):
+        high[places] = _smallest(cumulative, places, np.asarray(p), low[places], high[places])
+    return high.reshape(eta.mean.shape[1:])
+
+
+def _smallest(cumulative: Callable[..., Array], places: Array, p: Array, low: Array, high: Array) -> Array:
+    """Return the smallest count in ``(low, high]`` with enough probability up to it.
+
+    Few nodes give a guess that is right nearly always; many decide, and search where it is not.
+    """
+    guess = smallest_count(lambda y: cumulative(places, y, FEW_NODES), p, low, high)
+    enough, before = cumulative(places, guess) >= p, cumulative(places, guess - 1) >= p
+    low = np.where(enough, np.where(before, low, guess - 1), guess)
+    high = np.where(before, guess - 1, np.where(enough, guess, high))
+    rest = np.flatnonzero(high - low > 1)
+    if len(rest):
+        high[rest] = smallest_count(lambda y: cumulative(places[rest], y), p, low[rest], high[rest])
+    return high
 
 
 @dataclass(frozen=True)
 class _Mixture:
-    """Predictive distributions of counts, flat: a family with a parameter for each entry, and eta's mean and sd."""
+    """Predictive distributions of counts under one component, flat: a family of all entries, and eta's mean and sd."""
 
     family: Family
     mean: Array
@@ -252,20 +254,6 @@ class _Mixture:
     def take(self, chosen: Array) -> _Mixture:
         """Return the chosen entries."""
         return _Mixture(self.family.take(chosen), self.mean[chosen], self.sd[chosen])
-
-    def quantile(self, p: Array, low: Array, high: Array) -> Array:
-        """Return the smallest count in ``(low, high]`` with enough probability up to it.
-
-        Few nodes give a guess that is right nearly always; many decide, and search where it is not.
-        """
-        guess = smallest_count(lambda y: self.cumulative(y, FEW_NODES), p, low, high)
-        enough, before = self.cumulative(guess) >= p, self.cumulative(guess - 1) >= p
-        low = np.where(enough, np.where(before, low, guess - 1), guess)
-        high = np.where(before, guess - 1, np.where(enough, guess, high))
-        rest = np.flatnonzero(high - low > 1)
-        if len(rest):
-            high[rest] = smallest_count(self.take(rest).cumulative, p, low[rest], high[rest])
-        return high
 
     def cumulative(self, y: Array, count: int = NODES) -> Array:
         """Return ``E_z F(y; m + s z)``, to about ``TAIL`` unless the nodes are few."""

@@ -25,7 +25,7 @@ DENSE_FROM = 0.2
 #: How far the ratio of curvatures may vary over rows, relative to itself, where one is taken for a multiple of another.
 PROPORTIONAL = 1e-14
 #: Products with a matrix of up to so many entries, times the columns that are left, are faster by dense arrays.
-SMALL = 4e6
+SMALL = 5e5
 
 
 class Split(NamedTuple):
@@ -74,8 +74,7 @@ class Columns:
         """Return which column is where, without W."""
         chosen = copy(self)
         chosen._weights, chosen._rows, chosen._last = None, None, None
-        for name in ("column_of_row", "_transposed"):
-            vars(chosen).pop(name, None)
+        vars(chosen).pop("column_of_row", None)
         return chosen
 
     def split(self, vectors: Any) -> Split:
@@ -85,7 +84,7 @@ class Columns:
     def normal(self, kappa: Array) -> Normal:
         """Return the parts of ``W^T diag(kappa) W``; curvatures that are a multiple of the last ones read no chunk."""
         if self._rows is not None:
-            return _normal(self._rows, *self._transposed, kappa)
+            return _normal(self._rows, kappa)
         if self._last is not None and (factor := _ratio(kappa, self._last[0])) is not None:
             return self._last[1].scaled(factor)
         assert self._weights is not None
@@ -106,11 +105,6 @@ class Columns:
         column, entry = self.each_row(_column_of_row, None)
         return column.astype(int), entry
 
-    @cached_property
-    def _transposed(self) -> tuple[Any, Any]:
-        assert self._rows is not None
-        return _squares(self._rows.first), _adjoint(self._rows.first)
-
 
 def over_chunks(weights: Weights, function: Any, shared: Any, block: Array, rest: Array) -> Array:
     """Return ``function(shared, rows)`` of all rows of some weights, chunk by chunk."""
@@ -124,13 +118,12 @@ def _each_row_of_chunk(
 
 
 def _normal_of_chunk(weights: Weights, kappa: Array, block: Array, rest: Array) -> Normal:
-    rows = _split(stored(weights), block, rest)
-    return _normal(rows, _squares(rows.first), _adjoint(rows.first), kappa)
+    return _normal(_split(stored(weights), block, rest), kappa)
 
 
-def _normal(rows: Split, squared_block: Any, block_adjoint: Any, kappa: Array) -> Normal:
+def _normal(rows: Split, kappa: Array) -> Normal:
     weighted = scaled(rows.rest, kappa)
-    return Normal(squared_block @ kappa, block_adjoint @ weighted, dense(rows.rest.T @ weighted))
+    return Normal(kappa @ rows.first**2, rows.first.T @ weighted, dense(rows.rest.T @ weighted))
 
 
 def _ratio(kappa: Array, known: Array) -> float | None:
@@ -138,16 +131,6 @@ def _ratio(kappa: Array, known: Array) -> float | None:
     place = int(np.argmax(known))
     factor = float(kappa[place] / known[place]) if known[place] > 0 else 0.0
     return factor if factor > 0 and np.allclose(kappa, factor * known, rtol=PROPORTIONAL, atol=0) else None
-
-
-def _squares(first: Any) -> Any:
-    """Return the squares of the block's entries, (|block|, n)."""
-    return (first.multiply(first)).T.tocsr() if is_sparse(first) else first.T**2
-
-
-def _adjoint(first: Any) -> Any:
-    """Return the block's columns as rows, (|block|, n)."""
-    return first.T.tocsr() if is_sparse(first) else first.T
 
 
 def _column_of_row(_: Any, rows: Split) -> Array:

@@ -239,8 +239,7 @@ class BlockFactor(Covariance):
 
 def _quadratic(parts: _Parts, vectors: Split) -> Array:
     """Return ``c_1^T D^-1 c_1 + |L^-1 (c_2 - U^T c_1)|^2`` of each row."""
-    first = vectors.first.multiply(vectors.first) if is_sparse(vectors.first) else vectors.first**2
-    return np.asarray(first @ (1 / parts.diagonal)) + parts.squared_norms(_reduced(parts, vectors))
+    return np.asarray(vectors.first**2 @ (1 / parts.diagonal)) + parts.squared_norms(_reduced(parts, vectors))
 
 
 def _whitened(parts: _Parts, vectors: Split) -> Array:

@@ -6,11 +6,10 @@ import scipy.sparse
 
 from forestmix.errors import ArgumentError, ForestmixError
 from forestmix.posterior import columns as module
-from forestmix.posterior import factor as factor_file
 from forestmix.posterior.columns import Columns, disjoint_columns
 from forestmix.posterior.factor import BlockFactor
 from forestmix.posterior.remainder import Remainder
-from forestmix.weights import as_weights
+from forestmix.weights import as_weights, blocks
 
 
 def random_intercepts(rng, n=900, groups=200, fixed=3, crossed=0):
@@ -134,7 +133,7 @@ def test_blocks_of_rows_change_nothing(monkeypatch):
     columns = Columns(as_weights(W))
     factor = BlockFactor(columns, np.ones(W.shape[0]), np.ones(W.shape[1]))
     whole = factor.row_variances(), factor.variance()
-    monkeypatch.setattr(factor_file, "MEMORY_BUDGET", 1000)
+    monkeypatch.setattr(blocks, "MEMORY_BUDGET", 1000)
     np.testing.assert_allclose(factor.row_variances(), whole[0], rtol=1e-13)
     np.testing.assert_allclose(factor.variance(), whole[1], rtol=1e-13)
 

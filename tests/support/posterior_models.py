@@ -38,4 +38,4 @@ def dense_covariance(model, curvature, mean, sd, observed=None):
 
 def fit_full(model, data, init=None):
     """The Gaussian q with full covariance of each observation."""
-    return FullProblem(model, data).fit(model, init)
+    return FullProblem(model, data).at(model).fit(init)

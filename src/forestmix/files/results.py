@@ -87,7 +87,7 @@ def _block(one: BlockFactor) -> dict[str, Any]:
 
 def _built_block(given: dict[str, Any], around: Surroundings) -> BlockFactor:
     if "factor" in given:
-        return BlockFactor.of_factor(given["columns"], given["factor"], given["precision"])
+        return BlockFactor(given["columns"], np.empty(0), given["precision"], given["factor"])
     one = BlockFactor(around.columns, given["kappa"], given["precision"])
     # Files of older versions have no variances wider than q's.
     if given.get("wider") is not None:

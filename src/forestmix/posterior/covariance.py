@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -205,10 +205,8 @@ class CovarianceBatch:
         return self._each(lambda one: one.variance())
 
     def sd_error(self) -> Array | None:
-        """Return the standard errors of the standard deviations, (N, m), or ``None`` where all are exact."""
-        if all(one.sd_error() is None for one in self.distinct):
-            return None
-        return self._each(lambda one: one.sd_error() if one.sd_error() is not None else np.zeros_like(one.variance()))
+        """Return the standard errors of the standard deviations, (N, m), or ``None`` where they are exact."""
+        return self._each(lambda one: one.sd_error())
 
     def quadratic(self, C: Weights) -> Array:
         """Return ``c^T Sigma c``, (N, K)."""
@@ -220,12 +218,11 @@ class CovarianceBatch:
 
     def kappa(self) -> Array | None:
         """Return the curvatures that went into them, (N, n); ``None`` where there are none."""
-        return None if self.distinct[0].kappa is None else self._each(lambda one: one.kappa)
+        return self._each(lambda one: one.kappa)
 
     def log_determinant(self) -> Array | None:
-        """Return ``log det Sigma``, (N,), or ``None`` where one is not known."""
-        found = [self.distinct[k].log_determinant() for k in np.unique(self.which)]
-        return None if None in found else self._each(lambda one: one.log_determinant())
+        """Return ``log det Sigma``, (N,), or ``None`` where it is not known."""
+        return self._each(lambda one: one.log_determinant())
 
     def sample(self, size: int, rng: np.random.Generator) -> Array:
         """Return zero-mean draws, (size, N, m)."""
@@ -242,7 +239,8 @@ class CovarianceBatch:
             found[places] = self.distinct[k].solve(right[places])
         return found
 
-    def _each(self, value: Any) -> Array:
-        """Return a value of each observation, computed once where it is shared."""
+    def _each(self, value: Callable[[Covariance], Any]) -> Any:
+        """Return a value of each observation, computed once where it is shared; ``None`` where there is none."""
         used, position = np.unique(self.which, return_inverse=True)
-        return np.stack([np.asarray(value(self.distinct[k])) for k in used])[position]
+        found = [value(self.distinct[k]) for k in used]
+        return None if found[0] is None else np.stack(found)[position]

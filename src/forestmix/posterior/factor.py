@@ -15,7 +15,7 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy
@@ -33,13 +33,11 @@ from forestmix.posterior.columns import (
     stored,
 )  # fmt: skip
 from forestmix.posterior.covariance import Covariance
+from forestmix.weights.blocks import blocks_of
 from forestmix.weights.convert import functionals
 
 if TYPE_CHECKING:
     from forestmix.posterior.remainder import Remainder
-
-#: Bytes of rows made dense at a time.
-MEMORY_BUDGET = 2**26
 
 
 class RowCoordinates(NamedTuple):
@@ -75,7 +73,8 @@ class _Parts:
     def squared_norms(self, t: Any) -> Array:
         """Return ``|L^-1 t|^2`` for each row t, some rows at a time where they are many; sparse ones stay so."""
         values = np.empty(t.shape[0])
-        for part in _parts_of_rows(t):
+        for block in blocks_of(len(values), 8 * max(1, t.shape[1])):
+            part = slice(block[0], block[-1] + 1)
             own = t[part]
             half = self.inverse @ own.T if is_sparse(t) else self.half(own)
             values[part] = np.einsum("pk,pk->k", half, half)
@@ -89,26 +88,14 @@ class BlockFactor(Covariance):
         columns: the columns of W.
         kappa: weight of each row, (n,), not negative; kept as an attribute.
         precision: what is added to the diagonal, (m,): one over the prior's variances.
+        parts: the factor, where it is known; neither W nor kappa is needed then.
 
     """
 
-    def __init__(self, columns: Columns, kappa: Array, precision: Array) -> None:
+    def __init__(self, columns: Columns, kappa: Array, precision: Array, parts: _Parts | None = None) -> None:
         self.columns, self.kappa, self.prior_precision = columns, kappa, precision
         self._wider: Remainder | None = None
-        self._held: _Parts | None = self._factored()
-
-    @classmethod
-    def of_factor(cls, columns: Columns, parts: _Parts, precision: Array) -> Self:
-        """Return the covariance of a factor that is known, without W."""
-        one = cls.__new__(cls)
-        one.columns, one.kappa, one.prior_precision, one._wider, one._held = (
-            columns,
-            np.empty(0),
-            precision,
-            None,
-            parts,
-        )
-        return one
+        self._held: _Parts | None = self._factored() if parts is None else parts
 
     @property
     def size(self) -> int:
@@ -264,9 +251,3 @@ def _cholesky(S: Array) -> Array:
             "The precision of the latents is not positive definite in double precision: columns of W are nearly "
             "dependent and the prior is too wide to tell them apart. Use a narrower prior, or rescale the columns."
         ) from error
-
-
-def _parts_of_rows(matrix: Any) -> list[slice]:
-    """Return parts of the rows that are within the memory budget when made dense."""
-    step = max(1, MEMORY_BUDGET // (8 * max(1, matrix.shape[1])))
-    return [slice(start, min(start + step, matrix.shape[0])) for start in range(0, matrix.shape[0], step)]

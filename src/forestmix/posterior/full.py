@@ -31,7 +31,7 @@ from forestmix.posterior.columns import Columns
 from forestmix.posterior.course import fallen
 from forestmix.posterior.factor import BlockFactor
 from forestmix.posterior.full_newton import FEW_ROWS, LIKELY, Point, curvature_gain, decrement_of, newton_step
-from forestmix.posterior.journal import Climb, Exact, Fits, Journal, Place
+from forestmix.posterior.journal import Climb, Exact, Journal, Place
 from forestmix.posterior.remainder import Remainder, remainder
 from forestmix.posterior.system import distinct_rows
 from forestmix.problem.backtracking import longest_step
@@ -79,34 +79,12 @@ class FullProblem:
         self.weights = model.layers[0].weights.in_double()
         self.columns = Columns(self.weights)
 
-    def fit(
-        self, model: DEF, init: Sequence[Start | FullFit] | None = None, tol: float = TOLERANCE,
-        max_iter: int = MAX_ITER, journal: Journal | None = None,
-    ) -> tuple[FullFit, ...]:  # fmt: skip
-        """Return the fit of each observation for the model at its scales, which must have the same weights."""
-        at_scales = _AtScales(self, model)
-        if model.layers[0].family.curvature_is_constant:
-            return at_scales.exact()
-        starts: Sequence[Start | FullFit | None] = [None] * len(self.data.x) if init is None else init
-        kept = journal or Journal()
-        return tuple(at_scales.climb(k, start, tol, max_iter, kept) for k, start in enumerate(starts))
-
-    def again(self, model: DEF, known: Fits | Exact) -> tuple[FullFit, ...]:
-        """Return the fits that ended at some places, for the model at its scales."""
-        at_scales = _AtScales(self, model)
-        if isinstance(known, Exact):
-            return at_scales.exact(known)
-        return tuple(at_scales.fit_at(k, place) for k, place in enumerate(known.places))
-
-    def remainders(self, model: DEF, fits: Sequence[FullFit]) -> tuple[Remainder, ...]:
-        """Return what each fit leaves out, for the model at its scales; none for Gaussian rows, which leave nothing."""
-        if model.layers[0].family.curvature_is_constant:
-            return ()
-        rows = _AtScales(self, model).rows
-        return tuple(remainder(rows.take([k]), fit) for k, fit in enumerate(fits))
+    def at(self, model: DEF) -> AtScales:
+        """Return the problem at the scales of a model, which must have the same weights."""
+        return AtScales(self, model)
 
 
-class _AtScales:
+class AtScales:
     """The problem with all scales known."""
 
     def __init__(self, problem: FullProblem, model: DEF) -> None:
@@ -117,8 +95,31 @@ class _AtScales:
         self.prior_sd = np.broadcast_to(model.prior.family.sd, m).astype(np.float64)
         self.precision = self.prior_sd**-2.0
         self.rows = row_data(self.layer, self.data)
-        constant = self.layer.family.curvature_is_constant
-        self._few_rows = self.layer.size <= FEW_ROWS and self.weights.stored <= SMALL and not constant
+        self._constant = self.layer.family.curvature_is_constant
+        self._few_rows = self.layer.size <= FEW_ROWS and self.weights.stored <= SMALL and not self._constant
+
+    def fit(
+        self, init: Sequence[Start | FullFit] | None = None, tol: float = TOLERANCE, max_iter: int = MAX_ITER,
+        journal: Journal | None = None,
+    ) -> tuple[FullFit, ...]:  # fmt: skip
+        """Return the fit of each observation."""
+        if self._constant:
+            return self.exact()
+        starts: Sequence[Start | FullFit | None] = [None] * len(self.data.x) if init is None else init
+        kept = journal or Journal()
+        return tuple(self._climb(k, start, tol, max_iter, kept) for k, start in enumerate(starts))
+
+    def again(self, places: Sequence[Place]) -> tuple[FullFit, ...]:
+        """Return the fits that ended at some places."""
+        points = [
+            self._evaluate(self.rows.take([k]), place.mean, self._factor(place.kappa)) for k, place in enumerate(places)
+        ]
+        ends = zip(points, places, strict=True)
+        return tuple(_fit(point, place.trace.tolist(), place.converged) for point, place in ends)
+
+    def remainders(self, fits: Sequence[FullFit]) -> tuple[Remainder, ...]:
+        """Return what each fit leaves out; none for Gaussian rows, which leave nothing."""
+        return () if self._constant else tuple(remainder(self.rows.take([k]), fit) for k, fit in enumerate(fits))
 
     def exact(self, known: Exact | None = None) -> tuple[FullFit, ...]:
         """Return the posteriors under Gaussian rows; observations that miss the same entries share a factor.
@@ -139,12 +140,7 @@ class _AtScales:
                 fits[k] = _fit(self._refined(self.rows.take([k]), point), [point.elbo], True)
         return tuple(fits[k] for k in range(len(fits)))
 
-    def fit_at(self, k: int, place: Place) -> FullFit:
-        """Return the fit of one observation that ended at a place."""
-        point = self._evaluate(self.rows.take([k]), place.mean, self._factor(place.kappa))
-        return _fit(point, place.trace.tolist(), place.converged)
-
-    def climb(self, k: int, start: Start | FullFit | None, tol: float, max_iter: int, journal: Journal) -> FullFit:
+    def _climb(self, k: int, start: Start | FullFit | None, tol: float, max_iter: int, journal: Journal) -> FullFit:
         """Raise the ELBO of one observation to its maximum."""
         rows, before = self.rows.take([k]), journal.climb(k)
         if before is None:
@@ -184,7 +180,7 @@ class _AtScales:
             best, least = (point, left) if left < least else (best, least)
             if least <= EXACT or since >= PATIENCE:
                 return best
-            if self.layer.family.curvature_is_constant:
+            if self._constant:
                 mean = point.mean + point.covariance.solve(gradient)
                 point = self._evaluate(rows, mean, point.covariance, point.variance)
             elif self._few_rows and not since:

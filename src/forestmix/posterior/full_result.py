@@ -86,9 +86,9 @@ def full_result(
 ) -> Result:  # fmt: skip
     """Return the best Gaussian q with full covariance, as a result."""
     journal = journal or Journal()
-    problem = FullProblem(model, data)
-    fits = problem.fit(model, max_iter=MAX_ITER if max_iter is None else max_iter, journal=journal)
-    remainders, elbos = problem.remainders(model, fits), np.array([fit.elbo for fit in fits])
+    problem = FullProblem(model, data).at(model)
+    fits = problem.fit(max_iter=MAX_ITER if max_iter is None else max_iter, journal=journal)
+    remainders, elbos = problem.remainders(fits), np.array([fit.elbo for fit in fits])
     evidence = elbos + np.array([one.evidence for one in remainders] or np.zeros(len(fits)))
     posterior = Posterior(
         [component(model, np.empty(0), fits, remainders)], [1.0], model, data, "full",

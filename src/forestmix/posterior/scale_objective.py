@@ -12,7 +12,7 @@ import numpy as np
 from forestmix.arrays import Array
 from forestmix.model import DEF, Observations
 from forestmix.posterior.course import Course, Stopped, fallen
-from forestmix.posterior.full import FullFit, FullProblem, Start
+from forestmix.posterior.full import AtScales, FullFit, FullProblem, Start
 from forestmix.posterior.journal import Exact, Fits, Journal, Place
 from forestmix.posterior.remainder import Remainder
 from forestmix.posterior.scale_terms import Moments, ScaleTerms
@@ -81,11 +81,11 @@ class ScaleObjective:
 
     def over_observations(self, theta: Array, *, whole: bool) -> Evaluated:
         """Return the same without the prior: a sum over observations."""
-        known = self.model.with_scales(np.exp(theta))
+        known = self.problem.at(self.model.with_scales(np.exp(theta)))
         before = self.journal.at(theta)
         if isinstance(before, Exact):
             self.journal.note(before)
-            return Evaluated(before.value, before.slope, self.problem.again(known, before))
+            return Evaluated(before.value, before.slope, known.exact(before))
         fits = self._fits(known, theta, before)
         self._remember(theta, fits)
         value, slope = 0.0, np.zeros(len(theta))
@@ -96,10 +96,10 @@ class ScaleObjective:
             own = Moments(fit.error, fit.kappa, fit.variance, fit.mean, variances[id(fit.covariance)])
             counts, sums = self.terms.statistics(theta, own)
             value, slope = value + fit.elbo, slope + sums - counts
-        if known.layers[0].family.curvature_is_constant and self.journal.kept:
+        if self.model.layers[0].family.curvature_is_constant and self.journal.kept:
             means, elbos = np.stack([fit.mean for fit in fits]), np.array([fit.elbo for fit in fits])
             self.journal.note(Exact(theta, means, elbos, value, slope))
-        return Evaluated(value, slope, fits, self.problem.remainders(known, fits) if whole else ())
+        return Evaluated(value, slope, fits, known.remainders(fits) if whole else ())
 
     def _tell(self, found: Evaluated) -> None:
         """Say how far the work is: the first half is the climb, the second the nodes."""
@@ -119,14 +119,14 @@ class ScaleObjective:
         if self.course.tell(found.value, share, stacked):
             raise Stopped
 
-    def _fits(self, known: DEF, theta: Array, found: Fits | None) -> tuple[FullFit, ...]:
+    def _fits(self, known: AtScales, theta: Array, found: Fits | None) -> tuple[FullFit, ...]:
         """Return the inner fits, where a run before has ended them if it has."""
-        if known.layers[0].family.curvature_is_constant:
-            return self.problem.fit(known)
+        if self.model.layers[0].family.curvature_is_constant:
+            return known.fit()
         if found is not None:
-            fits = self.problem.again(known, found)
+            fits = known.again(found.places)
         else:
-            fits = self.problem.fit(known, self._start(theta), INNER_TOLERANCE)
+            fits = known.fit(self._start(theta), INNER_TOLERANCE)
             ends = [Place(fit.mean, fit.covariance.kappa, np.array(fit.trace), fit.converged) for fit in fits]
             found = Fits(theta, ends)
         self.journal.note(found)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 from collections.abc import Iterable
 from reprlib import repr as shown
+from typing import Any
 
 
 class ForestmixError(Exception):
@@ -17,6 +19,14 @@ class ArgumentError(ForestmixError, ValueError):
 
 class MissingExtraError(ForestmixError, ImportError):
     """A library of an optional extra is not installed: the message says what needs it and how to install it."""
+
+
+def optional(library: str, needs: str) -> Any:
+    """Return a library that an extra installs; ``needs`` says what needs it and how to install it."""
+    try:
+        return importlib.import_module(library)
+    except ImportError as error:
+        raise MissingExtraError(needs) from error
 
 
 def unknown_name(argument: str, given: object, known: Iterable[str]) -> ArgumentError:

@@ -14,7 +14,7 @@ import numpy as np
 import scipy
 
 import forestmix as fmx
-from forestmix.errors import MissingExtraError
+from forestmix.errors import MissingExtraError, optional
 
 #: What an empty entry of a text file may look like.
 MISSING = {"", "na", "nan", "null", "none", "?"}
@@ -187,11 +187,7 @@ def _dataset(path: Path, **options: Any) -> Any:
 
 def _xarray(needs: str) -> Any:
     """Return the library that reads and writes NetCDF files, or say what needs it."""
-    try:
-        import h5netcdf  # noqa: F401
-        import xarray
-    except ImportError as error:
-        raise MissingExtraError(f"{needs} {error.name}: pip install 'forestmix[io]'.") from error
+    _, xarray = (optional(name, f"{needs} {name}: pip install 'forestmix[io]'.") for name in ("h5netcdf", "xarray"))
     return xarray
 
 
@@ -223,10 +219,7 @@ def read_table(path: Path) -> Any:
 def _frame(path: Path, kind: str) -> Any:
     if kind == "parquet":
         return read_parquet(path)
-    try:
-        import pandas
-    except ImportError as error:
-        raise MissingExtraError("Tables need pandas: pip install 'forestmix[regression]'") from error
+    pandas = optional("pandas", "Tables need pandas: pip install 'forestmix[regression]'")
     if kind == "nc":
         with _dataset(path) as dataset:
             return dataset.to_dataframe().reset_index()

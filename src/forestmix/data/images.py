@@ -16,7 +16,7 @@ import numpy.typing as npt
 from forestmix.checks import is_number, one_of
 from forestmix.data.cache import cache_path, read_arrays
 from forestmix.data.registry import find_dataset
-from forestmix.errors import ArgumentError, ForestmixError, MissingExtraError
+from forestmix.errors import ArgumentError, ForestmixError, optional
 
 SPLITS = ("train", "test")
 KERNEL_WIDTHS = (3, 5, 7)
@@ -101,9 +101,6 @@ def load_table(name: str) -> Any:
     pots on benches (successes out of trials, a group).
     """
     one_of("name", name, TABLES)
-    try:
-        import pandas
-    except ImportError as error:
-        raise MissingExtraError("load_table needs pandas: pip install 'forestmix[regression]'") from error
+    pandas = optional("pandas", "load_table needs pandas: pip install 'forestmix[regression]'")
     with (resources.files("forestmix.data") / "tables" / f"{name}.csv").open("rb") as stream:
         return pandas.read_csv(stream)

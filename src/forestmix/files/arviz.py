@@ -23,7 +23,7 @@ import numpy as np
 
 from forestmix.arrays import Array, generator
 from forestmix.checks import whole_number
-from forestmix.errors import ArgumentError, MissingExtraError
+from forestmix.errors import ArgumentError, optional
 from forestmix.files.views import check_names, one_observation
 from forestmix.posterior.component import Component
 from forestmix.posterior.importance import gaussian_elbo, log_joint, log_proposal, system_of
@@ -101,7 +101,8 @@ def fit_tree(fit: Fit, size: int, rng: Any, sample_dims: Sequence[str]) -> Any:
 
 def _tree(posterior: Posterior, draws: _Draws, layout: _Layout, sample_dims: Sequence[str]) -> Any:
     """Return the groups that ArviZ knows; entries of x that are missing are in none of them."""
-    arviz_base, data, name = _library(), posterior.data, layout.response
+    arviz_base = optional("arviz_base", "to_arviz needs arviz-base: pip install 'forestmix[arviz]'")
+    data, name = posterior.data, layout.response
     there = np.ones(data.x.shape[1], bool) if data.observed is None else data.observed[0]
     axes = _axes(sample_dims)
     groups = {
@@ -127,14 +128,6 @@ def _axes(sample_dims: Sequence[str]) -> Callable[[Array], Array]:
     if list(sample_dims) == ["chain", "draw"]:
         return lambda values: values[None]
     raise ArgumentError(f"sample_dims must be ['chain', 'draw'] or ['sample']; got {sample_dims!r}.")
-
-
-def _library() -> Any:
-    try:
-        import arviz_base
-    except ImportError as error:
-        raise MissingExtraError("to_arviz needs arviz-base: pip install 'forestmix[arviz]'") from error
-    return arviz_base
 
 
 def _drawn(posterior: Posterior, size: int, rng: np.random.Generator) -> _Draws:

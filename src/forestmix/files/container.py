@@ -11,12 +11,12 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
 from forestmix.arrays import Array
-from forestmix.errors import ForestmixError, MissingExtraError
+from forestmix.errors import ForestmixError, optional
 from forestmix.files.meanings import long_name
 from forestmix.files.seal import FileError, check_seal, seal
 from forestmix.saving import replacing
@@ -26,12 +26,9 @@ STRUCTURE = "structure"
 
 def xarray_library() -> Any:
     """Return xarray, once it is known that it can write NetCDF-4."""
-    try:
-        import h5netcdf  # noqa: F401
-        import h5py  # noqa: F401
-        import xarray
-    except ImportError as error:
-        raise MissingExtraError(f"Files need {error.name}: pip install 'forestmix[io]'") from error
+    _, _, xarray = (
+        optional(name, f"Files need {name}: pip install 'forestmix[io]'") for name in ("h5netcdf", "h5py", "xarray")
+    )
     return xarray
 
 
@@ -53,7 +50,12 @@ def write_file(path: Path, tree: Any, arrays: Mapping[str, Array], attributes: M
 def open_file(path: Path) -> Iterator[tuple[Any, Callable[[str], Array], dict[str, Any]]]:
     """Yield the tree of a file that is known to be whole, what gives its arrays by name, and its attributes."""
     xarray = xarray_library()
-    with _opened(path) as file:
+    try:
+        opened = path.open("rb")
+    except OSError as error:
+        raise FileError(f"{path} cannot be read: {error.strerror or error}.") from error
+    # What is read from it stays the same if another one takes its place meanwhile.
+    with opened as file:
         check_seal(file, path)
         size = file.seek(0, 2)
         file.seek(0)
@@ -66,14 +68,6 @@ def open_file(path: Path) -> Iterator[tuple[Any, Callable[[str], Array], dict[st
                 raise FileError(f"{path} declares arrays that are larger than the file.")
             text = np.asarray(dataset[STRUCTURE].values).tobytes() if STRUCTURE in dataset else b""
             yield _parsed(path, text), lambda name: np.asarray(dataset[name].values), dict(dataset.attrs)
-
-
-def _opened(path: Path) -> BinaryIO:
-    """Return the file; what is read from it stays the same if another one takes its place meanwhile."""
-    try:
-        return path.open("rb")
-    except OSError as error:
-        raise FileError(f"{path} cannot be read: {error.strerror or error}.") from error
 
 
 def _parsed(path: Path, text: bytes) -> Any:

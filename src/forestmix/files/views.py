@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from forestmix.errors import ArgumentError, ForestmixError, MissingExtraError
+from forestmix.errors import ArgumentError, ForestmixError, optional
 from forestmix.posterior.result import Result
 from forestmix.posterior.table import latent_labels, latent_names
 from forestmix.regression.fit import interval_columns
@@ -155,10 +155,7 @@ def _add_scales(
 
 
 def _dataset(variables: Mapping[str, Any], coordinates: Mapping[str, Any], attributes: Mapping[str, Any]) -> Any:
-    try:
-        import xarray
-    except ImportError as error:
-        raise MissingExtraError("to_xarray needs xarray: pip install 'forestmix[io]'") from error
+    xarray = optional("xarray", "to_xarray needs xarray: pip install 'forestmix[io]'")
     described = {
         name: (dimensions, values, {"long_name": text}) for name, (dimensions, values, text) in variables.items()
     }
@@ -166,11 +163,7 @@ def _dataset(variables: Mapping[str, Any], coordinates: Mapping[str, Any], attri
 
 
 def _pandas() -> Any:
-    try:
-        import pandas
-    except ImportError as error:
-        raise MissingExtraError("to_pandas needs pandas: pip install 'forestmix[regression]'") from error
-    return pandas
+    return optional("pandas", "to_pandas needs pandas: pip install 'forestmix[regression]'")
 
 
 def one_observation(posterior: Posterior, what: str) -> None:

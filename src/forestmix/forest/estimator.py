@@ -11,7 +11,7 @@ import numpy.typing as npt
 import scipy
 
 from forestmix.bounds.auxiliary import Auxiliary
-from forestmix.errors import ArgumentError, MissingExtraError
+from forestmix.errors import ArgumentError, optional
 from forestmix.families import Gaussian
 from forestmix.forest.covariance import LowRankPlusDiagonal
 from forestmix.forest.fitted import FittedForest
@@ -197,10 +197,7 @@ class ForestMixtureModel(FittedForest):
         with ``weight`` (that of the model), ``strength`` (0 to 1) and ``probability`` (of this parent).
         """
         self._check_fitted()
-        try:
-            import networkx
-        except ImportError as error:
-            raise MissingExtraError("to_networkx needs networkx: pip install 'forestmix[forest]'") from error
+        networkx = optional("networkx", "to_networkx needs networkx: pip install 'forestmix[forest]'")
         names = self.names(names)
         if len(set(names)) < len(names):
             twice = next(name for place, name in enumerate(names) if name in names[:place])

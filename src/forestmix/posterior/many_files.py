@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from forestmix.arrays import Array
-from forestmix.errors import ArgumentError, MissingExtraError
+from forestmix.errors import ArgumentError, optional
 from forestmix.inference.checkpoint import same_probes
 from forestmix.inference.progress import NoProgress
 from forestmix.inference.status import Status
@@ -142,8 +142,4 @@ def _read(model: DEF, path: Any) -> tuple[list[LayerArrays], dict[str, Any]]:
 
 
 def _zarr() -> Any:
-    try:
-        import zarr
-    except ImportError as error:
-        raise MissingExtraError("Arrays of Zarr need it: pip install 'forestmix[zarr]'.") from error
-    return zarr
+    return optional("zarr", "Arrays of Zarr need it: pip install 'forestmix[zarr]'.")

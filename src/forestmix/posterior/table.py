@@ -10,7 +10,7 @@ import numpy as np
 
 from forestmix.arrays import Array
 from forestmix.checks import between_zero_and_one, whole_number
-from forestmix.errors import ArgumentError, ForestmixError, MissingExtraError
+from forestmix.errors import ArgumentError, ForestmixError, optional
 from forestmix.tables import label_text
 
 if TYPE_CHECKING:
@@ -68,10 +68,7 @@ class Table:
 
     def to_pandas(self) -> Any:
         """Return a pandas data frame with the names as its index."""
-        try:
-            import pandas
-        except ImportError as error:
-            raise MissingExtraError("to_pandas needs pandas: pip install pandas.") from error
+        pandas = optional("pandas", "to_pandas needs pandas: pip install pandas.")
         return pandas.DataFrame(self.columns, index=self.names)
 
     def _rows(self) -> list[list[str]]:

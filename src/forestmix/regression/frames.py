@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from forestmix.errors import ArgumentError, MissingExtraError, unknown_name
+from forestmix.errors import ArgumentError, optional, unknown_name
 
 #: How to install what formulas need.
 EXTRA = "pip install 'forestmix[regression]'"
@@ -15,12 +15,10 @@ EXTRA = "pip install 'forestmix[regression]'"
 
 def libraries() -> tuple[Any, Any, Any]:
     """Return pandas, narwhals and formulaic, which the extra "regression" installs."""
-    try:
-        import formulaic
-        import narwhals
-        import pandas
-    except ImportError as error:
-        raise MissingExtraError(f"A regression from a table needs {str(error.name).split('.')[0]}: {EXTRA}") from error
+    pandas, narwhals, formulaic = (
+        optional(name, f"A regression from a table needs {name}: {EXTRA}")
+        for name in ("pandas", "narwhals", "formulaic")
+    )
     return pandas, narwhals, formulaic
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from forestmix.errors import ArgumentError, MissingExtraError
+from forestmix.errors import ArgumentError, optional
 from forestmix.weights.dask_chunks import is_dask
 
 #: Rows of a Parquet file that are read at a time where its own groups of rows are not known.
@@ -52,10 +52,7 @@ def _parquet(path: Path, argument: str) -> TableChunks:
 
 
 def _by_polars(files: list[Path]) -> TableChunks:
-    try:
-        import polars
-    except ImportError as error:
-        raise MissingExtraError("Parquet files need pyarrow or polars: pip install 'forestmix[parquet]'.") from error
+    polars = optional("polars", "Parquet files need pyarrow or polars: pip install 'forestmix[parquet]'.")
     names = polars.scan_parquet(files[0], hive_partitioning=True).collect_schema().names()
     cuts = []
     for file in files:
@@ -75,8 +72,5 @@ def _polars_rows(file: Path, start: int, columns: list[str]) -> Any:
 
 
 def _dask() -> Any:
-    try:
-        import dask
-    except ImportError as error:
-        raise MissingExtraError("A table in chunks needs Dask: pip install 'forestmix[dask]'.") from error
+    dask = optional("dask", "A table in chunks needs Dask: pip install 'forestmix[dask]'.")
     return dask.delayed

@@ -66,11 +66,13 @@ class Parametric:
 
     def take(self, variables: Array) -> Self:
         """Return the distribution of the chosen variables, each as often as it is named."""
+        given = {name: vars(self).get(name, 1.0) for name in (*self.parameters, "weight")}
+        return self._with(**{name: value[..., variables] for name, value in given.items() if np.ndim(value)})
+
+    def _with(self, **changes: Any) -> Self:
+        """Return the same distribution with other attributes."""
         chosen = copy(self)
-        for name in (*self.parameters, "weight"):
-            value = vars(self).get(name)
-            if value is not None and np.ndim(value):
-                setattr(chosen, name, value[..., variables])
+        vars(chosen).update(changes)
         return chosen
 
     def _arguments(self) -> list[str]:
@@ -93,18 +95,12 @@ class Family(Parametric, ABC):
 
     def weighted(self, weight: Any) -> Self:
         """Return the family with a positive case weight for each row, or 1; those that it has are multiplied."""
-        if np.ndim(weight) == 0:
-            return self
-        chosen = copy(self)
-        chosen.weight = self.weight * weight
-        return chosen
+        return self if np.ndim(weight) == 0 else self._with(weight=self.weight * weight)
 
     @property
     def unweighted(self) -> Self:
         """The family of one case."""
-        chosen = copy(self)
-        vars(chosen).pop("weight", None)
-        return chosen
+        return self._with(weight=1.0)
 
     @property
     def differs_by_observation(self) -> bool:
@@ -113,11 +109,7 @@ class Family(Parametric, ABC):
 
     def take_observations(self, keep: Array) -> Self:
         """Return the family of the chosen observations, with one row of case weights where that serves all."""
-        if not self.differs_by_observation:
-            return self
-        chosen = copy(self)
-        chosen.weight = alike(self.weight[keep])
-        return chosen
+        return self._with(weight=alike(self.weight[keep])) if self.differs_by_observation else self
 
     @abstractmethod
     def check_support(self, name: str, y: Array) -> None:

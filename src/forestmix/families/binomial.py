@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import copy
 from typing import ClassVar, Self
 
 import numpy as np
@@ -42,9 +41,7 @@ class Binomial(Family):
             trials = self.trials.astype(dtype)
         if (trials != self.trials).any():
             raise ArgumentError(f"trials must be exact in {dtype}; got {int(self.trials.max())}. Use float64 data.")
-        chosen = copy(self)
-        chosen.trials = trials
-        return chosen
+        return self._with(trials=trials)
 
     def check_support(self, name: str, y: Array) -> None:
         """Raise unless every entry is a whole number from 0 to ``trials``, or NaN."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from copy import copy
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -55,16 +54,11 @@ class Gaussian(Family):
 
     def astype(self, dtype: np.dtype) -> Self:
         """Return the family with ``sd`` in ``dtype``; an ``sd`` that becomes zero there is refused."""
-        chosen = copy(self)
-        if self.places is None:
-            chosen.sd = in_precision("sd", self.sd, dtype, positive=True)
-        return chosen
+        return self if self.places else self._with(sd=in_precision("sd", self.sd, dtype, positive=True))
 
     def take(self, variables: Array) -> Self:
         """Return the family of the chosen variables."""
-        chosen = super().take(variables)
-        chosen.places = None if self.places is None else self.places.take(variables)
-        return chosen
+        return super().take(variables)._with(places=self.places and self.places.take(variables))
 
     def weighted(self, weight: Any) -> Self:
         """Return the family with case weights; an sd that does not fit its precision with them is refused."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from copy import copy
 from reprlib import repr as shown
 from typing import ClassVar, Self
 
@@ -64,9 +63,7 @@ class Mixed(Family):
 
     def with_families(self, families: Iterable[Family]) -> Self:
         """Return the same with other families, which rows have as before."""
-        chosen = copy(self)
-        chosen.families = tuple(families)
-        return chosen
+        return self._with(families=tuple(families))
 
     def check_size(self, size: int, what: str) -> None:
         """Raise unless there is a family for each of ``size`` variables."""
@@ -79,8 +76,7 @@ class Mixed(Family):
 
     def take(self, variables: Array) -> Self:
         """Return the family of the chosen variables, each part with its own among them."""
-        chosen = super().take(variables)
-        chosen.which = self.which[variables]
+        chosen = super().take(variables)._with(which=self.which[variables])
         rank = np.empty(len(self.which), np.int64)
         for _, rows in self.parts():
             rank[rows] = np.arange(len(rows))

@@ -6,7 +6,6 @@ They need not be exponential families in their location, so they have no log-par
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from copy import copy
 from typing import ClassVar, Self
 
 import numpy as np
@@ -22,10 +21,7 @@ class PriorFamily(Parametric, ABC):
 
     def astype(self, dtype: np.dtype) -> Self:
         """Return the family with its parameters in float64, whatever the weights have: factors are computed in it."""
-        chosen = copy(self)
-        for name in self.parameters:
-            setattr(chosen, name, getattr(self, name).astype(np.float64))
-        return chosen
+        return self._with(**{name: getattr(self, name).astype(np.float64) for name in self.parameters})
 
     def check_bias(self, bias: Array) -> None:
         """Raise if the prior's bias has no meaning for this family."""

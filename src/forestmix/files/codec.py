@@ -33,12 +33,20 @@ class Codec(NamedTuple):
     kind: str
     type: type
     fields: Callable[[Any], dict[str, Any]]
-    build: Callable[[dict[str, Any]], Any]
+    build: Callable[..., Any]
 
 
-def record(kind: str, type_: type, names: Sequence[str]) -> Codec:
-    """Return the codec of a type whose constructor takes its own attributes by name."""
-    return Codec(kind, type_, lambda one: {name: getattr(one, name) for name in names}, lambda fields: type_(**fields))
+def record(
+    kind: str, type_: Any, names: Sequence[str] | None = None, build: Callable[..., Any] | None = None
+) -> Codec:  # fmt: skip
+    """Return the codec of a type whose constructor takes its attributes by name, or that is built by a function.
+
+    Without names they are the fields of a dataclass.
+    """
+    names = type_.__match_args__ if names is None else names
+    return Codec(
+        kind, type_, lambda one: {name: getattr(one, name) for name in names}, build or (lambda given: type_(**given))
+    )
 
 
 def state(kind: str, type_: type, names: Sequence[str]) -> Codec:
@@ -72,10 +80,10 @@ class Writer:
     def __init__(self, codecs: Sequence[Codec]) -> None:
         self._codecs = {codec.type: codec for codec in codecs}
         self.arrays: dict[str, Array] = {}
-        self._numbers: dict[int, int] = {}
-        self._names: dict[int, str] = {}
-        #: What was written, so that no identity is used again while this lives.
-        self._held: list[Any] = []
+        #: By identity, the number of an object and the name of an array, each with what was written: so no identity is
+        #: used again while this lives.
+        self._numbers: dict[int, tuple[int, Any]] = {}
+        self._names: dict[int, tuple[str, Array]] = {}
 
     def write(self, value: Any, name: str) -> Any:
         """Return the tree of a value that is found under ``name``."""
@@ -99,10 +107,9 @@ class Writer:
         if array.ndim == 0 or array.size == 0:
             return {"small": array.tolist(), "dtype": array.dtype.name, "shape": list(array.shape)}
         if id(array) not in self._names:
-            self._hold(array)
-            self._names[id(array)] = name
+            self._names[id(array)] = name, array
             self.arrays[name] = host(array)
-        return {"array": self._names[id(array)], "dtype": array.dtype.name}
+        return {"array": self._names[id(array)][0], "dtype": array.dtype.name}
 
     def _list(self, values: list[Any], name: str) -> Any:
         first = values[0] if len(values) > 1 else None
@@ -119,7 +126,7 @@ class Writer:
 
     def _object(self, value: Any, name: str) -> Any:
         if id(value) in self._numbers:
-            return {"seen": self._numbers[id(value)]}
+            return {"seen": self._numbers[id(value)][0]}
         codec = self._codecs[type(value)]
         fields = codec.fields(value)
         tree = {"kind": codec.kind, "fields": {key: self.write(fields[key], f"{name}.{key}") for key in fields}}
@@ -144,11 +151,7 @@ class Writer:
         return len({*map(type, values)}) == 1 and len({*map(id, values)} - self._numbers.keys()) == len(values)
 
     def _number(self, value: Any) -> None:
-        self._hold(value)
-        self._numbers[id(value)] = len(self._numbers)
-
-    def _hold(self, value: Any) -> None:
-        self._held.append(value)
+        self._numbers[id(value)] = len(self._numbers), value
 
 
 class Reader:

@@ -51,9 +51,6 @@ def _build(given: dict[str, Any]) -> ForestMixtureModel:
 
 
 CODECS = (
-    record(
-        "parameters of a forest", ForestParameters,
-        ("family", "weights", "bias", "parent_prior", "noise", "prior_mean", "prior"),
-    ),
+    record("parameters of a forest", ForestParameters),
     Codec("forest mixture model", ForestMixtureModel, _fields, _build),
-)  # fmt: skip
+)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -23,27 +22,13 @@ def _case_weights(kind: str) -> Codec:
     return Codec(kind, type(kind, (), {}), vars, lambda given: given["family"].weighted(given["weight"]))
 
 
-def _rows(codec: Codec) -> Codec:
-    """Return the codec of a family of rows, which may have case weights."""
-
-    def fields(one: Any) -> dict[str, Any]:
-        return {**codec.fields(one), "weight": one.weight} if np.ndim(one.weight) else codec.fields(one)
-
-    def build(given: dict[str, Any]) -> Any:
-        weight = given.pop("weight", 1.0)
-        return codec.build(given).weighted(weight)
-
-    return Codec(codec.kind, codec.type, fields, build)
+def _built_mixed(given: dict[str, Any]) -> Mixed:
+    return Mixed(given["families"], given["which"]).weighted(given.get("weight", 1.0))
 
 
 def _array_factors(factors: ArrayFactors) -> dict[str, Any]:
     """Return the factors of an array on another device as those of a NumPy array."""
     return {"mean": host(factors.mean), "sd": host(factors.sd)}
-
-
-def _factors(type_: type) -> Codec:
-    names = [field.name for field in fields(type_)]
-    return record(f"{type_.__name__.removesuffix('Factors')} factors", type_, names)
 
 
 SCALES: tuple[type[scales.Scale], ...] = (
@@ -59,20 +44,12 @@ def dtype_of(name: str) -> np.dtype:
     return np.dtype(name)
 
 
-def _layer(layer: Layer) -> dict[str, Any]:
-    return {name: getattr(layer, name) for name in ("family", "weights", "bias", "left_out", "labels", "row_labels")}
-
-
 def _built_layer(given: dict[str, Any]) -> Layer:
     """Return the layer; its family has the case weights, and rows of weight 0 are those that are left out."""
     layer = Layer(given["family"], given["weights"], given["bias"])
     layer.left_out = given["left_out"]
     layer.labels, layer.row_labels = _tuples(given["labels"]), _tuples(given.get("row_labels"))
     return layer
-
-
-def _built_observations(given: dict[str, Any]) -> Observations:
-    return Observations(given["x"], given["observed"], given["single"], _tuples(given.get("labels")))
 
 
 def _tuples(given: Any) -> Any:
@@ -91,18 +68,14 @@ def _built_time(given: dict[str, Any]) -> datetime:
     return time if given["zone"] is None else time.astimezone(ZoneInfo(given["zone"]))
 
 
-def _built_model(given: dict[str, Any]) -> DEF:
-    return DEF(*given["layers"], prior=given["prior"])
-
-
 _KINDS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
 
 
 def generator_fields(rng: np.random.Generator) -> dict[str, Any]:
-    """Return the state, with whole numbers as texts: they have up to 128 bits."""
+    """Return the state, whose whole numbers have up to 128 bits."""
     if type(rng.bit_generator).__name__ not in _KINDS:
         raise ForestmixError(f"A file cannot hold a generator of type {type(rng.bit_generator).__name__}.")
-    return {"state": _plain(rng.bit_generator.state)}
+    return {"state": rng.bit_generator.state}
 
 
 def built_generator(given: dict[str, Any]) -> np.random.Generator:
@@ -115,42 +88,36 @@ def built_generator(given: dict[str, Any]) -> np.random.Generator:
     return np.random.Generator(source)
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(part) for key, part in value.items()}
-    return value if isinstance(value, str | np.ndarray) else f"int {int(value)}"
-
-
 def _restored(value: Any) -> Any:
+    """Return the state as a generator has it; files of older versions have its whole numbers as texts."""
     if isinstance(value, dict):
         return {key: _restored(part) for key, part in value.items()}
     return int(value.removeprefix("int ")) if isinstance(value, str) and value.startswith("int ") else value
 
 
-_OBSERVATIONS = ("x", "observed", "single", "labels")
-
 CODECS = (
     *(record(f"scale {one.__name__}", one, one.parameters()) for one in SCALES),
-    record("places of scales", scales.Places, ("unknowns", "which", "known")),
-    _rows(state("Gaussian", Gaussian, ("sd_left_out", "places", "sd"))),
-    _rows(state("Bernoulli", Bernoulli, ())),
-    _rows(state("Poisson", Poisson, ())),
-    _rows(state("Binomial", Binomial, ("trials",))),
-    _rows(record("Mixed", Mixed, ("families", "which"))),
+    record("places of scales", scales.Places),
+    state("Gaussian", Gaussian, ("sd_left_out", "places", "sd", "weight")),
+    state("Bernoulli", Bernoulli, ("weight",)),
+    state("Poisson", Poisson, ("weight",)),
+    state("Binomial", Binomial, ("trials", "weight")),
+    state("Mixed", Mixed, ("families", "which", "weight"))._replace(build=_built_mixed),
     *(state(prior.__name__, prior, prior.parameters) for prior in (Exponential, Laplace, SpikeSlab)),
     *map(_case_weights, ("case weights of rows", "case weights of Gaussian rows")),
-    *map(_factors, LATENTS.values()),
+    *(record(f"{factors.__name__.removesuffix('Factors')} factors", factors) for factors in LATENTS.values()),
     Codec("Gaussian factors of an array", ArrayFactors, _array_factors, lambda given: GaussianFactors(**given)),
-    Codec("layer", Layer, _layer, _built_layer),
+    record("layer", Layer, ("family", "weights", "bias", "left_out", "labels", "row_labels"), _built_layer),
     record("prior", Prior, ("family", "bias")),
-    Codec("model", DEF, lambda one: {"layers": list(one.layers), "prior": one.prior}, _built_model),
+    Codec(
+        "model", DEF, lambda one: {"layers": list(one.layers), "prior": one.prior},
+        lambda given: DEF(*given["layers"], prior=given["prior"]),
+    ),
     Codec("date", date, lambda one: {"text": one.isoformat()}, lambda given: date.fromisoformat(given["text"])),
     Codec("time", datetime, _time, _built_time),
     record("duration", timedelta, ("days", "seconds", "microseconds")),
-    Codec(
-        "observations",
-        Observations,
-        lambda one: {name: getattr(one, name) for name in _OBSERVATIONS},
-        _built_observations,
+    record(
+        "observations", Observations,
+        build=lambda given: Observations(**{**given, "labels": _tuples(given.get("labels"))}),
     ),
-)
+)  # fmt: skip

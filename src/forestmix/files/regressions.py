@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from forestmix.arrays import Array
 from forestmix.errors import ForestmixError
 from forestmix.files.codec import Codec, record
 from forestmix.files.formulas import StoredSpec, check_formula, is_sparse, stored_context
@@ -43,7 +42,7 @@ def _column(name: str, column: Any) -> dict[str, Any]:
 
 
 def _texts(name: str, column: Any) -> list[Any]:
-    """Return the distinct entries, and which of them each row has: a column of texts often has few."""
+    """Return the entries, ``None`` for those that are missing."""
     values = np.asarray(column, object)
     entries = [None if _is_missing(entry) else entry for entry in values.tolist()]
     wrong = [entry for entry in entries if entry is not None and not isinstance(entry, str | bool | int | float)]
@@ -64,16 +63,12 @@ def _built_column(pandas: Any, given: dict[str, Any]) -> Any:
     if form == "numbers":
         return given["values"]
     if form == "times":
-        return _times(given["values"], given["dtype"])
+        if np.dtype(given["dtype"]).kind not in "mM":
+            raise ValueError(f"times of {given['dtype']}")
+        return given["values"].view(given["dtype"])
     if form != "texts":
         raise ValueError(f"a column of {form!r}")
     return pandas.array(given["values"], dtype="str" if given["dtype"].startswith("str") else object)
-
-
-def _times(values: Array, dtype: str) -> Array:
-    if np.dtype(dtype).kind not in "mM":
-        raise ValueError(f"times of {dtype}")
-    return values.view(np.dtype(dtype))
 
 
 _CASES = ("rows", "response", "trials", "offset", "weights", "labels", "message")
@@ -181,7 +176,7 @@ def _built_fit(given: dict[str, Any], kind: type[Fit] = Fit) -> Fit:
 CODECS = (
     Codec("cases", Cases, _cases, _built_cases),
     Codec("levels", Levels, _levels, _built_levels),
-    record("prior of a block", BlockPrior, ("mean", "sd")),
+    record("prior of a block", BlockPrior),
     Codec("priors", Priors, _priors, _built_priors),
     Codec("fit", Fit, _fit, _built_fit),
     Codec("fit without rows", FitWithoutRows, _fit, lambda given: _built_fit(given, FitWithoutRows)),

@@ -6,10 +6,9 @@ it is not stored again, and the factor is made anew when it is asked for: the sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -50,14 +49,6 @@ class Surroundings:
         return Columns(self.model.layers[0].weights.in_double())
 
 
-class _CovarianceCodec(NamedTuple):
-    """One type of covariance: its fields, and how to build it where W is known."""
-
-    type: type[Covariance]
-    fields: Callable[[Any], dict[str, Any]]
-    build: Callable[[dict[str, Any], Surroundings], Covariance]
-
-
 def _iterative(one: IterativeCovariance) -> dict[str, Any]:
     return {
         "kappa": one.kappa, "scale": one.system.scale, "tol": one.tol, "progress": one.progress, "_count": one._count,
@@ -95,55 +86,48 @@ def _built_block(given: dict[str, Any], around: Surroundings) -> BlockFactor:
     return one if given["held"] else one.released()
 
 
-def _factored(type_: type[FactoredCovariance]) -> _CovarianceCodec:
-    names = ("kappa", "scale", "tol", "keep")
-
+def _factored(kind: str, type_: type[FactoredCovariance]) -> Codec:
     def build(given: dict[str, Any], around: Surroundings) -> FactoredCovariance:
-        parts = (given["kappa"], given["scale"], given["tol"])
-        return type_(around.system.weights, *parts, keep=given["keep"])
+        return type_(around.system.weights, **given)
 
-    return _CovarianceCodec(type_, lambda one: {name: getattr(one, name) for name in names}, build)
+    return record(kind, type_, ("kappa", "scale", "tol", "keep"), build)
 
 
-_COVARIANCES = {
-    "diagonal": _CovarianceCodec(
-        DiagonalCovariance, lambda one: {"variance": one.variance()},
+#: They are built from their fields and what surrounds them.
+_COVARIANCES = (
+    Codec(
+        "diagonal", DiagonalCovariance, lambda one: {"variance": one.variance()},
         lambda given, _: DiagonalCovariance(given["variance"]),
     ),
-    "factored": _factored(FactoredCovariance),
-    "factored by rows": _factored(RowFactoredCovariance),
-    "block": _CovarianceCodec(BlockFactor, _block, _built_block),
-    "iterative": _CovarianceCodec(IterativeCovariance, _iterative, _built_iterative),
-}  # fmt: skip
-
-
-def components_of(components: Sequence[Component]) -> list[dict[str, Any]]:
-    """Return what defines each component but W, which all of them share with the model."""
-    return [_component(one) for one in components]
+    _factored("factored", FactoredCovariance),
+    _factored("factored by rows", RowFactoredCovariance),
+    Codec("block", BlockFactor, _block, _built_block),
+    Codec("iterative", IterativeCovariance, _iterative, _built_iterative),
+)  # fmt: skip
 
 
 def _component(component: Component) -> dict[str, Any]:
+    """Return what defines a component but W, which all of them share with the model."""
     if isinstance(component, FactorisedComponent):
         return {"form": "factorised", "factors": list(component.factors), "family": component.layer.family}
-    kinds = [_kind_of(one) for one in component.covariance.distinct]
+    distinct = component.covariance.distinct
+    codecs = [_covariance_codec(one) for one in distinct]
     return {
         "form": "normal",
         "mean": component.mean,
         "family": component.layer.family,
         "scales": [{"scale": scale, "value": value} for scale, value in component.scales.items()],
         "which": component.covariance.which,
-        "covariances": kinds,
-        "distinct": [
-            _COVARIANCES[kind].fields(one) for kind, one in zip(kinds, component.covariance.distinct, strict=True)
-        ],
+        "covariances": [codec.kind for codec in codecs],
+        "distinct": [codec.fields(one) for codec, one in zip(codecs, distinct, strict=True)],
     }
 
 
-def _kind_of(covariance: Covariance) -> str:
-    kinds = {codec.type: kind for kind, codec in _COVARIANCES.items()}
-    if type(covariance) not in kinds:
-        raise ForestmixError(f"A file cannot hold a covariance of type {type(covariance).__name__}.")
-    return kinds[type(covariance)]
+def _covariance_codec(covariance: Covariance) -> Codec:
+    for codec in _COVARIANCES:
+        if type(covariance) is codec.type:
+            return codec
+    raise ForestmixError(f"A file cannot hold a covariance of type {type(covariance).__name__}.")
 
 
 def joined_components(given: list[dict[str, Any]], model: DEF, data: Observations) -> tuple[Component, ...]:
@@ -156,10 +140,9 @@ def _built_component(given: dict[str, Any], around: Surroundings) -> Component:
     layer: Layer = around.model.layers[0].with_family(given["family"])
     if given["form"] == "factorised":
         return FactorisedComponent(given["factors"], layer)
-    distinct = [
-        _COVARIANCES[kind].build(fields, around)
-        for kind, fields in zip(given["covariances"], given["distinct"], strict=True)
-    ]
+    build = {codec.kind: codec.build for codec in _COVARIANCES}
+    kinds = zip(given["covariances"], given["distinct"], strict=True)
+    distinct = [build[kind](fields, around) for kind, fields in kinds]
     scales = {one["scale"]: one["value"] for one in given["scales"]}
     return Component(given["mean"], CovarianceBatch(distinct, given["which"]), layer, scales)
 
@@ -169,7 +152,7 @@ def _posterior(posterior: Posterior) -> dict[str, Any]:
         "model": posterior.model,
         "data": posterior.data,
         "kind": posterior.kind,
-        "components": components_of(posterior.mixture.components),
+        "components": [_component(one) for one in posterior.mixture.components],
         "weights": posterior.mixture.weights,
         "factors": posterior.factors,
         "scales": [{"name": name, "posterior": one} for name, one in posterior.scales.items()],
@@ -182,12 +165,8 @@ def _built_posterior(given: dict[str, Any]) -> Posterior:
         joined_components(given["components"], given["model"], given["data"]), given["weights"], given["model"],
         given["data"], given["kind"], factors=None if given["factors"] is None else tuple(given["factors"]),
         scales={one["name"]: one["posterior"] for one in given["scales"]},
-        log_evidence=_as_number(given["log_evidence"]),
+        log_evidence=given["log_evidence"],
     )  # fmt: skip
-
-
-def _as_number(value: Any) -> Any:
-    return float(value) if isinstance(value, int) else value
 
 
 #: What is stored as it is.
@@ -203,7 +182,7 @@ def _result(result: Result) -> dict[str, Any]:
         "status": [one.name for one in np.atleast_1d(np.asarray(result.status, object))],
         "single": isinstance(result.status, Status),
         "scales": [{"name": name, "posterior": one} for name, one in result.scales.items() if of_each is None],
-        "components": None if joint is None else components_of(joint.mixture.components),
+        "components": None if joint is None else [_component(one) for one in joint.mixture.components],
         "component_weights": None if joint is None else joint.mixture.weights[0],
         "log_evidence": None if joint is None else joint._log_evidence,
         "joint_factors": None if joint is None else joint.factors,
@@ -212,7 +191,6 @@ def _result(result: Result) -> dict[str, Any]:
 
 
 def _built_result(given: dict[str, Any]) -> Result:
-    fields = {name: given[name] for name in _PLAIN}
     statuses = np.array([Status[name] for name in given["status"]], object)
     joint: Posterior | None = None
     scales, model, data = {one["name"]: one["posterior"] for one in given["scales"]}, given["model"], given["data"]
@@ -227,28 +205,24 @@ def _built_result(given: dict[str, Any]) -> Result:
             scales=scales, log_evidence=given["log_evidence"],
         )  # fmt: skip
     return Result(
-        **{**fields, "layers": tuple(fields["layers"])}, joint=joint,
-        status=statuses[0] if given["single"] else statuses,
-        scales=scales,
+        **{**{name: given[name] for name in _PLAIN}, "layers": tuple(given["layers"])}, joint=joint,
+        status=statuses[0] if given["single"] else statuses, scales=scales,
     )  # fmt: skip
-
-
-def _layer(layer: LayerPosterior) -> dict[str, Any]:
-    return {"factors": layer.factors, "single": layer.single, "dtype": np.dtype(layer.dtype).name}
 
 
 CODECS = (
     state("columns", Columns, ("shape", "block", "rest", "_weights", "_rows", "_last")),
-    state("factor", _Parts, ("diagonal", "U", "L")),
+    record("factor", _Parts),
     state(
         "posterior of a scale", ScalePosterior,
         ("scale", "mode", "_theta", "_density", "_cumulative", "mean", "sd", "log_mean", "log_sd"),
     ),
     Codec("posterior", Posterior, _posterior, _built_posterior),
     record("posterior of each", EachPosterior, ("parts", "model", "data")),
-    record("trace", Trace, ("iteration", "step", "sweeps", "objective", "gradient_norm", "seconds")),
+    record("trace", Trace),
     Codec(
-        "posterior of a layer", LayerPosterior, _layer,
+        "posterior of a layer", LayerPosterior,
+        lambda one: {"factors": one.factors, "single": one.single, "dtype": np.dtype(one.dtype).name},
         lambda given: LayerPosterior(given["factors"], given["single"], dtype_of(given["dtype"])),
     ),
     Codec("result", Result, _result, _built_result),

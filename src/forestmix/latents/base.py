@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import fields
 from typing import Any, ClassVar, Self
 
 import array_api_compat
@@ -21,6 +20,9 @@ class Batch:
 
     A dataclass, whose fields are arrays, other batches, tuples of these, or ``None``.
     """
+
+    #: The names of the fields.
+    __match_args__: ClassVar[tuple[str, ...]]
 
     def take(self, keep: Array) -> Self:
         """Return the arrays of the chosen observations."""
@@ -41,10 +43,13 @@ class Batch:
 
     def with_rows(self, rows: Array, other: Self) -> Self:
         """Return these arrays, which have a row for each observation, with ``other`` in place of the ``rows``."""
-        count = _first(self).shape[0]
-        place, which = np.zeros(count, np.int64), np.zeros(count, bool)
-        place[rows], which[rows] = np.arange(len(rows)), True
-        return other.take(place).where(which, self)
+
+        def put(mine: Any, its: Any) -> Any:
+            place, which = np.zeros(mine.shape[0], np.int64), np.zeros(mine.shape[0], bool)
+            place[rows], which[rows] = np.arange(len(rows)), True
+            return _where(which, take_rows(its, place), mine)
+
+        return self._map(put, other)
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
@@ -62,13 +67,9 @@ class Batch:
             known[key] = make()
         return known[key]
 
-    @classmethod
-    def _names(cls) -> list[str]:
-        return [field.name for field in fields(cls)]  # type: ignore[arg-type]
-
     def _map(self, function: Callable[..., Any], *other: Self) -> Self:
-        each = (self, *other)
-        return type(self)(*(mapped(function, *(getattr(one, name) for one in each)) for name in self._names()))
+        parts = zip(*([getattr(one, name) for name in self.__match_args__] for one in (self, *other)), strict=True)
+        return type(self)(*(mapped(function, *each) for each in parts))
 
 
 def mapped(function: Callable[..., Any], part: Any, *other: Any) -> Any:
@@ -131,13 +132,6 @@ class Factors(Batch, ABC):
     def variance(self) -> Array:
         """The variance of each factor."""
         return self.sd**2
-
-
-def _first(part: Any) -> Any:
-    """Return the first array of a batch."""
-    while isinstance(part, Batch | tuple):
-        part = part[0] if isinstance(part, tuple) else getattr(part, part._names()[0])
-    return part
 
 
 def take_rows(array: Any, keep: Array) -> Any:

@@ -192,7 +192,7 @@ class GaussianRows(Interface):
         H, eta = (np.ascontiguousarray(np.broadcast_to(part, parents.mean.shape)) for part in (H, eta))
         mean = parents.mean.copy()
         if self.kind in (BernoulliFactors, SpikeSlabFactors):
-            own = [np.array(getattr(parents, name)) for name in parents._names()]
+            own = [np.array(getattr(parents, name)) for name in parents.__match_args__]
             _sweep_spike_slab((starts, rows, values, order, H), eta, self.above, (mean, error, kappa), own)
             return self.kind(*own)
         for j in order:

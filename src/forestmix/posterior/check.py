@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,19 +34,17 @@ SHIFT, TAIL = 0.1, 0.005
 class Check:
     """What ``Posterior.check`` found.
 
-    ``verdict``: one line; ``advice``: what to do about this posterior, if anything; ``misfit``: the statistics that the
-    model does not reproduce, which is about the model and not about how its posterior was found; ``pareto_k``: of
-    importance weights for the factorised q and for the posterior itself: below 0.7 it is close to the true posterior,
-    above 1 far from it, unless its ``divergence`` from the true one, in nats, is next to nothing; ``log_evidence``:
-    estimated by importance sampling from this posterior, with the standard error ``log_evidence_error``, or known where
-    that is ``None``; ``elbo`` and ``factorised_elbo``: the bounds of both; ``sd_ratio``: the largest ratio of corrected
-    to factorised sd; ``mean_shift``: the largest difference of corrected and factorised means, in sds; ``predictive``:
-    statistics of x beside those of replicated data.
+    ``verdict``: one line; ``advice``: what to do about this posterior, if anything; ``pareto_k``: of importance weights
+    for the factorised q and for the posterior itself: below 0.7 it is close to the true posterior, above 1 far from it,
+    unless its ``divergence`` from the true one, in nats, is next to nothing; ``log_evidence``: estimated by importance
+    sampling from this posterior, with the standard error ``log_evidence_error``, or known where that is ``None``;
+    ``elbo`` and ``factorised_elbo``: the bounds of both; ``sd_ratio``: the largest ratio of corrected to factorised sd;
+    ``mean_shift``: the largest difference of corrected and factorised means, in sds; ``predictive``: statistics of x
+    beside those of replicated data.
     """
 
     verdict: str
-    advice: tuple[str, ...]
-    misfit: tuple[str, ...]
+    advice: tuple[str, ...] = ()
     pareto_k: dict[str, float] = field(default_factory=dict)
     log_evidence: float | None = None
     log_evidence_error: float | None = None
@@ -61,6 +59,11 @@ class Check:
     def passed(self) -> bool:
         """Whether this is close to the true posterior of the model, whether or not the model fits."""
         return not self.advice
+
+    @property
+    def misfit(self) -> tuple[str, ...]:
+        """The statistics that the model does not reproduce: about it, not about how its posterior was found."""
+        return tuple(name for name, one in self.predictive.items() if min(one.p_value, 1 - one.p_value) < TAIL)
 
     def __repr__(self) -> str:
         lines = [self.verdict, *(f"  -> {one}" for one in self.advice)]
@@ -96,16 +99,17 @@ def check(posterior: Posterior, rng: np.random.Generator, size: int | None) -> C
     size = size or int(np.clip(affordable, LEAST_DRAWS, DRAWS))
     predictive = discrepancies(posterior, rng, size)
     if posterior.gaussian and is_factored(posterior.mixture.components[0].covariance) and posterior.scales:
-        return _check_over_scales(posterior, rng, size, predictive)
-    if not posterior.gaussian or len(posterior.mixture.components) > 1 or posterior.factors is None:
-        verdict = f"Not looked at: whether this is close to the true posterior. {_fit(_misfit(predictive))}"
-        return Check(verdict, (), _misfit(predictive), predictive=predictive)
-    return _gaussian_check(posterior, rng, size, predictive)
+        found = _check_over_scales(posterior, rng, size)
+    elif not posterior.gaussian or len(posterior.mixture.components) > 1 or posterior.factors is None:
+        found = Check("Not looked at: whether this is close to the true posterior.")
+    else:
+        found = _gaussian_check(posterior, rng, size)
+    found = replace(found, predictive=predictive)
+    fit = "The model does not fit x." if found.misfit else "Data drawn from the model look like x."
+    return replace(found, verdict=f"{found.verdict} {fit}")
 
 
-def _gaussian_check(
-    posterior: Posterior, rng: np.random.Generator, size: int, predictive: dict[str, Discrepancy]
-) -> Check:
+def _gaussian_check(posterior: Posterior, rng: np.random.Generator, size: int) -> Check:
     """Return the verdict where all latents are Gaussian."""
     assert posterior.factors is not None
     kind, system, own = posterior.kind, posterior.system, posterior.mixture.components[0]
@@ -122,27 +126,22 @@ def _gaussian_check(
     layers = posterior.model.layers
     may_be_full = kind != "full" and len(layers) == 1 and fits_factor(layers[0].weights)
     advice = _advice(kind, exact, _doubtful(last.k, apart), ratio, shift, full=may_be_full)
-    misfit = _misfit(predictive)
     return Check(
-        f"{_verdict(kind, exact, last.k, apart, advice)} {_fit(misfit)}", tuple(advice), misfit,
-        {name: one.k for name, one in weighed.items()}, last.log_mean if known else None,
-        last.log_mean_error if known else None, posterior.elbo, None if bound is None else float(bound[0]),
-        ratio, shift, predictive, None if exact else apart,
+        _verdict(kind, exact, last.k, apart, advice), tuple(advice), {name: one.k for name, one in weighed.items()},
+        last.log_mean if known else None, last.log_mean_error if known else None, posterior.elbo,
+        None if bound is None else float(bound[0]), ratio, shift, divergence=None if exact else apart,
     )  # fmt: skip
 
 
-def _check_over_scales(
-    posterior: Posterior, rng: np.random.Generator, size: int, predictive: dict[str, Discrepancy]
-) -> Check:
+def _check_over_scales(posterior: Posterior, rng: np.random.Generator, size: int) -> Check:
     """Return the verdict where unknown scales are integrated over: on the latents, at the scales of the nodes.
 
     The weight of a draw y from node k is ``p(x, y | theta_k) / (q_k(y) exp L_k)``, with ``L_k`` the log evidence that
     the node was weighed by. The mean of the weights says what that is off by.
     """
-    misfit, exact = _misfit(predictive), posterior.system.constant_curvature
-    if exact:
-        verdict = f"Exact at given scales, which are integrated over: rows and latents are Gaussian. {_fit(misfit)}"
-        return Check(verdict, (), misfit, {}, posterior.log_evidence, predictive=predictive)
+    if posterior.system.constant_curvature:
+        verdict = "Exact at given scales, which are integrated over: rows and latents are Gaussian."
+        return Check(verdict, log_evidence=posterior.log_evidence)
     shares = posterior.mixture.weights[0] / np.sum(posterior.mixture.weights[0])
     logs = []
     for part, count in zip(posterior.mixture.components, rng.multinomial(size, shares), strict=True):
@@ -155,8 +154,8 @@ def _check_over_scales(
     advice = _advice("full", False, _doubtful(found.k, apart), 1.0, 0.0, full=False)
     evidence = None if posterior.log_evidence is None else posterior.log_evidence + found.log_mean
     return Check(
-        f"{_verdict('full', False, found.k, apart, advice)} {_fit(misfit)}", tuple(advice), misfit,
-        {"posterior over scales": found.k}, evidence, found.log_mean_error, predictive=predictive, divergence=apart,
+        _verdict("full", False, found.k, apart, advice), tuple(advice), {"posterior over scales": found.k}, evidence,
+        found.log_mean_error, divergence=apart,
     )  # fmt: skip
 
 
@@ -203,11 +202,6 @@ def _advice(kind: str, exact: bool, k: float, ratio: float, shift: float, *, ful
     return found
 
 
-def _misfit(predictive: dict[str, Discrepancy]) -> tuple[str, ...]:
-    """Return the statistics that the model does not reproduce."""
-    return tuple(name for name, one in predictive.items() if min(one.p_value, 1 - one.p_value) < TAIL)
-
-
 def _verdict(kind: str, exact: bool, k: float, apart: float, advice: list[str]) -> str:
     """Return what is to be said of the posterior, in one line."""
     if advice:
@@ -216,8 +210,3 @@ def _verdict(kind: str, exact: bool, k: float, apart: float, advice: list[str]) 
         return "Exact: rows and latents are Gaussian."
     how = f"k-hat {k:.2f}" if k <= GOOD else f"divergence {apart:.1g} nats"
     return f"To be trusted: close to the true posterior of this model ({how})."
-
-
-def _fit(misfit: tuple[str, ...]) -> str:
-    """Return what is to be said of the model."""
-    return "The model does not fit x." if misfit else "Data drawn from the model look like x."

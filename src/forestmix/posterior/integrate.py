@@ -142,7 +142,7 @@ def _integrated(objective: ScaleObjective, seed: int) -> ScaleFit:
     else:
         integral = importance(collected, mode, np.linalg.inv(precision), seed)
         integral = integral._replace(log_weights=collected.calibrated(integral))
-    return _collected(objective, collected, integral, mode)
+    return _collected(collected, integral, mode)
 
 
 def climb(objective: ScaleObjective, tolerance: float | None = None, init: Array | None = None) -> Array:
@@ -273,45 +273,42 @@ def component(
     return Component(mean, batch, layer, dict(zip(model.unknown_scales, scales.tolist(), strict=True)))
 
 
-def _collected(objective: ScaleObjective, collected: Collector, integral: Integral, mode: Array) -> ScaleFit:
+def _collected(collected: Collector, integral: Integral, mode: Array) -> ScaleFit:
     """Return the fit with the nodes that count."""
-    share = NEGLIGIBLE if integral.nodes.shape[1] == 1 else NEGLIGIBLE_OF_MANY
-    keep = np.flatnonzero(integral.log_weights > np.log(share))
-    weights, scales = np.exp(integral.log_weights[keep]), objective.model.unknown_scales
+    scales, log_weights = collected.objective.model.unknown_scales, integral.log_weights
     if integral.marginals is not None:
         posteriors = [from_grid(one, top, *own) for one, top, own in zip(scales, mode, integral.marginals, strict=True)]
     else:
-        shares = np.exp(integral.log_weights)
+        shares = np.exp(log_weights)
         posteriors = [from_weighted(*one, shares) for one in zip(scales, mode, integral.nodes.T, strict=True)]
-    nodes = [collected.nodes[integral.nodes[k].tobytes()] for k in keep]
+    keep = log_weights > np.log(NEGLIGIBLE if len(scales) == 1 else NEGLIGIBLE_OF_MANY)
     message = SAMPLED if integral.marginals is None else GRID
-    return ScaleFit(
-        tuple(posteriors),
-        tuple(node.component for node in nodes if node.component is not None),
-        weights / np.sum(weights),
-        integral.nodes[keep],
-        np.array([node.elbos for node in nodes]),
-        integral.log_integral,
-        integral.effective,
-        all(node.converged for node, weight in zip(nodes, weights, strict=True) if weight > COUNTS),
-        message.format(count=len(keep), effective=integral.effective),
-        objective.climbed,
-    )
+    message = message.format(count=np.count_nonzero(keep), effective=integral.effective)
+    own = integral._replace(nodes=integral.nodes[keep], log_weights=log_weights[keep])
+    return _fit(collected, own, posteriors, message)
 
 
 def _at_mode(objective: ScaleObjective, mode: Array) -> ScaleFit:
     """Return the fit at one set of scales."""
-    _, _, fits, remainders = objective.evaluate(mode, whole=True)
-    scales = objective.model.unknown_scales
+    collected, scales = Collector(objective), objective.model.unknown_scales
+    collected(mode)
+    alone = Integral(mode[None], np.zeros(1), float("nan"), 1.0, None)
+    posteriors = [at_point(scale, float(one)) for scale, one in zip(scales, mode, strict=True)]
+    return _fit(collected, alone, posteriors, MODE_ONLY.format(count=len(mode), most=MOST_SCALES))
+
+
+def _fit(collected: Collector, integral: Integral, posteriors: list[ScalePosterior], message: str) -> ScaleFit:
+    """Return the mixture of the posteriors at all nodes of an integral."""
+    nodes, weights = [collected.nodes[theta.tobytes()] for theta in integral.nodes], np.exp(integral.log_weights)
     return ScaleFit(
-        tuple(at_point(scale, float(one)) for scale, one in zip(scales, mode, strict=True)),
-        (component(objective.model, np.exp(mode), fits, remainders),) if fits else (),
-        np.ones(1),
-        mode[None],
-        np.array([[fit.elbo for fit in fits]]),
-        float("nan"),
-        1.0,
-        all(fit.converged for fit in fits),
-        MODE_ONLY.format(count=len(mode), most=MOST_SCALES),
-        objective.climbed,
+        tuple(posteriors),
+        tuple(node.component for node in nodes if node.component is not None),
+        weights / np.sum(weights),
+        integral.nodes,
+        np.array([node.elbos for node in nodes]),
+        integral.log_integral,
+        integral.effective,
+        all(node.converged for node, weight in zip(nodes, weights, strict=True) if weight > COUNTS),
+        message,
+        collected.objective.climbed,
     )

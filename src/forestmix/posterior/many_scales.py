@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from forestmix.posterior.full_result import check_joint, result_of_scales
 from forestmix.posterior.integrate import Collector, ScaleFit, fit_objective
 from forestmix.posterior.many import MappedResult
 from forestmix.posterior.many_chunks import blocks_of_observations, constant, delayed
-from forestmix.posterior.remainder import Remainder
 from forestmix.posterior.result import Result
 from forestmix.posterior.scale_objective import Evaluated, ScaleObjective
 from forestmix.posterior.scale_terms import ScaleTerms, case_weights, scale_names
@@ -94,8 +93,7 @@ class MappedScales(ScaleObjective):
         """Return the sums over the observations of all chunks."""
         parts = self._map(_evaluated, theta, whole)
         value, slope, left_out = (sum(part) for part in zip(*parts, strict=True))
-        nothing = np.empty(0)
-        return Evaluated(value, slope, (), (Remainder(left_out, nothing, nothing),))
+        return Evaluated(value, slope, left_out)
 
     def _spread(self, rows: Any) -> float:
         """Return the sd of the data in some rows, with their case weights."""
@@ -113,22 +111,14 @@ class MappedScales(ScaleObjective):
         return found
 
 
-class ChunkSums(NamedTuple):
-    """L of a chunk without the prior, its slope, and what the ELBO leaves out."""
-
-    value: float
-    slope: Array
-    left_out: float
-
-
 def _observed(model: DEF, block: Any) -> ScaleObjective:
     return ScaleObjective(model, observations(model, np.asarray(block)))
 
 
-def _evaluated(chunk: ScaleObjective, theta: Array, whole: bool) -> ChunkSums:
+def _evaluated(chunk: ScaleObjective, theta: Array, whole: bool) -> tuple[float, Array, float]:
     with np.errstate(all="ignore"):
         found = chunk.over_observations(theta, whole=whole)
-    return ChunkSums(found.value, found.slope, found.left_out)
+    return found.value, found.slope, found.left_out
 
 
 def _moments(chunk: ScaleObjective, rows: Any, centre: float) -> Array:

@@ -31,20 +31,16 @@ STARTS_BYTES = 2**28
 
 
 class Evaluated(NamedTuple):
-    """Log prior plus ELBO at some theta, its slope (K,), and the fit of each observation.
+    """Log prior plus ELBO at some theta, its slope (K,), and what the ELBO leaves out, where that was asked for.
 
-    ``remainders``: what each fit leaves out, where that was asked for.
+    ``fits`` and ``remainders``: of each observation, which those in chunks have where the chunks are.
     """
 
     value: float
     slope: Array
-    fits: tuple[FullFit, ...]
+    left_out: float = 0.0
+    fits: tuple[FullFit, ...] = ()
     remainders: tuple[Remainder, ...] = ()
-
-    @property
-    def left_out(self) -> float:
-        """What the ELBO leaves out of the log evidence."""
-        return sum(one.evidence for one in self.remainders)
 
 
 class ScaleObjective:
@@ -85,7 +81,7 @@ class ScaleObjective:
         before = self.journal.at(theta)
         if isinstance(before, Exact):
             self.journal.note(before)
-            return Evaluated(before.value, before.slope, known.exact(before))
+            return Evaluated(before.value, before.slope, fits=known.exact(before))
         fits = self._fits(known, theta, before)
         self._remember(theta, fits)
         value, slope = 0.0, np.zeros(len(theta))
@@ -99,7 +95,8 @@ class ScaleObjective:
         if self.model.layers[0].family.curvature_is_constant and self.journal.kept:
             means, elbos = np.stack([fit.mean for fit in fits]), np.array([fit.elbo for fit in fits])
             self.journal.note(Exact(theta, means, elbos, value, slope))
-        return Evaluated(value, slope, fits, known.remainders(fits) if whole else ())
+        remainders = known.remainders(fits) if whole else ()
+        return Evaluated(value, slope, sum(one.evidence for one in remainders), fits, remainders)
 
     def _tell(self, found: Evaluated) -> None:
         """Say how far the work is: the first half is the climb, the second the nodes."""

@@ -46,6 +46,10 @@ ACCEPTABLE = 2e-6
 SMALL, EXACT, SLOWEST, PATIENCE = 2**14, 1e-20, 0.9, 4
 HALVINGS = 40  # of a step, at most
 
+#: What to do about a model that neither is for.
+GIVE = "Give numbers for its unknown scales, by model.with_scales(values) or Gaussian(sd=...)."
+LEAVE = "Leave covariance at 'factorised'."
+
 
 class Start(NamedTuple):
     """Where a fit may start: means (m,) and curvatures of the rows (n,), of a fit at other scales."""
@@ -66,15 +70,20 @@ class FullFit(Point):
     stopped: bool = False
 
 
+def check_joint(model: DEF) -> None:
+    """Raise if a model is not one that has a full covariance."""
+    if len(model.layers) > 1 or not isinstance(model.prior.family, Gaussian):
+        raise ArgumentError(
+            "model must have one layer and a Gaussian prior for a full covariance and for unknown scales; got "
+            f"{len(model.layers)} layer(s) and {model.prior.family!r}. {GIVE if model.unknown_scales else LEAVE}"
+        )
+
+
 class FullProblem:
     """Weights and data, ready for fits at several scales: what does not depend on the scales is done once."""
 
     def __init__(self, model: DEF, data: Observations) -> None:
-        if len(model.layers) > 1 or not isinstance(model.prior.family, Gaussian):
-            raise ArgumentError(
-                "model must have one layer and a Gaussian prior for a full covariance; got "
-                f"{len(model.layers)} layer(s) and {model.prior.family!r}."
-            )
+        check_joint(model)
         self.data = data
         self.weights = model.layers[0].weights.in_double()
         self.columns = Columns(self.weights)

@@ -10,7 +10,6 @@ import numpy as np
 
 from forestmix.arrays import Array
 from forestmix.errors import ArgumentError
-from forestmix.families import Gaussian
 from forestmix.inference.checkpoint import NoCheckpoint
 from forestmix.inference.loop import Callback
 from forestmix.inference.progress import NoProgress, ProgressBar
@@ -19,7 +18,7 @@ from forestmix.model import DEF, Observations
 from forestmix.posterior.columns import fits_factor
 from forestmix.posterior.course import Course
 from forestmix.posterior.each import EachPosterior
-from forestmix.posterior.full import MAX_ITER, FullFit, FullProblem
+from forestmix.posterior.full import MAX_ITER, FullFit, FullProblem, check_joint
 from forestmix.posterior.integrate import ScaleFit, component, fit_scales
 from forestmix.posterior.journal import Expected, Journal
 from forestmix.posterior.layer import LayerPosterior
@@ -28,9 +27,6 @@ from forestmix.posterior.result import Result, Status, Trace
 from forestmix.posterior.scale_em import Expectation, fit_scale_mode
 from forestmix.posterior.scale_terms import scale_names
 
-#: What to do about a model that neither is for.
-GIVE = "Give numbers for its unknown scales, by model.with_scales(values) or Gaussian(sd=...)."
-LEAVE = "Leave covariance at 'factorised'."
 #: Said of a batch.
 SHARED = "All observations share them (scales='shared')."
 EACH = "Each observation has scales of its own (scales='each')."
@@ -70,15 +66,6 @@ def joint_result(
         meter.share(f"{len(journal.course.objectives)} steps, {result.status.name}" if data.single else "done", 1.0)
     journal.close()
     return result
-
-
-def check_joint(model: DEF) -> None:
-    """Raise if a model is not one that has a full covariance."""
-    if len(model.layers) > 1 or not isinstance(model.prior.family, Gaussian):
-        raise ArgumentError(
-            "model must have one layer and a Gaussian prior for a full covariance and for unknown scales; got "
-            f"{len(model.layers)} layer(s) and {model.prior.family!r}. {GIVE if model.unknown_scales else LEAVE}"
-        )
 
 
 def full_result(

@@ -18,7 +18,8 @@ from forestmix.errors import ArgumentError
 from forestmix.model import DEF, observations
 from forestmix.posterior.columns import fits_factor
 from forestmix.posterior.course import Course
-from forestmix.posterior.full_result import check_joint, result_of_scales
+from forestmix.posterior.full import check_joint
+from forestmix.posterior.full_result import result_of_scales
 from forestmix.posterior.integrate import Collector, ScaleFit, fit_objective
 from forestmix.posterior.many import MappedResult
 from forestmix.posterior.many_chunks import blocks_of_observations, constant, delayed

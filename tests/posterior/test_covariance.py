@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from scipy import linalg, sparse, special
 
 import forestmix as fmx
-from forestmix.posterior import roots
+from forestmix.posterior import covariance as covariance_file
 from forestmix.posterior.covariance import CovarianceBatch, DiagonalCovariance, FactoredCovariance
 from forestmix.weights import as_weights
 from support import known_models, oracles, strategies
@@ -48,7 +48,7 @@ def test_a_factor_gives_all():
 
 
 def test_a_factor_that_never_forms_the_matrix_gives_all(monkeypatch):
-    monkeypatch.setattr(roots, "CHOLESKY_ERROR", 0.0)
+    monkeypatch.setattr(covariance_file, "CHOLESKY_ERROR", 0.0)
     covariance, exact = factored(2)
     check_interface(covariance, exact, np.random.default_rng(1))
     assert isinstance(covariance.root.order, np.ndarray), "it has pivots"

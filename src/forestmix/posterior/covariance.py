@@ -10,11 +10,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import scipy
 
 from forestmix.arrays import Array
-from forestmix.posterior.roots import Root, factor_root
+from forestmix.errors import ForestmixError
 from forestmix.weights import Weights
 from forestmix.weights.blocks import blocks_of
+from forestmix.weights.gram import Root, orthogonal_factor, precision_matrix
+
+#: A Cholesky factor is used where rounding leaves its variances a relative error of at most this; else a QR factor.
+CHOLESKY_ERROR = 1e-8
 
 
 class Covariance(ABC):
@@ -167,6 +172,40 @@ def _squared_lengths(C: Weights, root: Root) -> Array:
     for block in blocks_of(len(found), 32 * C.shape[1]):
         found[block] = np.sum(root.whiten(C.dense_rows(block).T) ** 2, axis=0)
     return found
+
+
+def factor_root(weights: Weights, kappa: Array, scale: Array, tol: float) -> Root:
+    """Return a Cholesky root where it keeps its digits, else one that never forms A."""
+    A = precision_matrix(weights, kappa, scale**-2.0)
+    D = np.sqrt(np.diag(A))
+    A /= D
+    A /= D[:, None]
+    try:
+        L = scipy.linalg.cholesky(A, lower=True, overwrite_a=True, check_finite=False)
+        # A pivot is what is left after subtractions from 1, so it has lost that much of the digits.
+        lost = float(len(D) * np.finfo(np.float64).eps / np.min(np.diag(L)) ** 2)
+    except scipy.linalg.LinAlgError:
+        lost = np.inf
+    if lost <= CHOLESKY_ERROR:
+        return Root(L, D)
+    return _checked_orthogonal(weights, kappa, scale, tol)
+
+
+def _checked_orthogonal(W: Weights, kappa: Array, scale: Array, tol: float) -> Root:
+    """Return a QR root, or raise where rounding leaves standard deviations a relative error of more than ``tol``.
+
+    That is seen by a second factor, of rows whose last digit has been changed at random.
+    """
+    shaken = kappa * (1 + np.finfo(np.float64).eps * np.random.default_rng(0).choice([-4, 4], kappa.shape))
+    root, other = (orthogonal_factor(W, rows, scale) for rows in (kappa, shaken))
+    variance = root.inverse_diagonal()
+    worst = float(np.max(np.abs(other.inverse_diagonal() - variance) / variance))
+    if worst > 2 * tol:
+        raise ForestmixError(
+            f"Rounding leaves a relative error of about {worst:.1e} in these variances, more than 2 tol={2 * tol:g}. "
+            "Raise tol, or bring the prior's sd nearer to the scale of the posterior."
+        )
+    return root
 
 
 class CovarianceBatch:

@@ -16,10 +16,9 @@ import scipy
 
 from forestmix.arrays import Array
 from forestmix.posterior.covariance import FactoredCovariance
-from forestmix.posterior.roots import Root
 from forestmix.weights import SparseWeights, Weights, as_weights
 from forestmix.weights.blocks import blocks_of
-from forestmix.weights.gram import row_matrix
+from forestmix.weights.gram import Root, row_matrix
 
 #: A variance that is a smaller share of the prior's is computed as a sum of squares, where nothing cancels.
 LEAST_SHARE = 1e-6

@@ -131,7 +131,7 @@ class _Factor(OrthogonalFactor):
         if not self.seen.all():
             # Rows whose curvature has underflowed still have a slope.
             unseen = ~self.seen
-            right += self.solve_transposed(self.W[unseen].T @ error[unseen])
+            right += self.whiten(self.W[unseen].T @ error[unseen])
         slope = 1.0 - sd**2 * (self.prior + information)
         u, squared = 0.5 * slope, float(right @ right)
         # From far away the second derivatives say little, and those of fast-growing rows lose all digits: there the
@@ -143,7 +143,7 @@ class _Factor(OrthogonalFactor):
             left = slope - B.T @ right
             u = _concave_solution(schur, left, safe, slope)
             right, squared = right - B @ u, squared + float(left @ u)
-        return self.solve(right), u, np.sqrt(max(squared, 0.0))
+        return self.color(right), u, np.sqrt(max(squared, 0.0))
 
     def _schur(self, V: Array, f: Array, h: Array) -> tuple[Array, Array]:
         """Return the Schur complement of A but for its diagonal d, and B."""

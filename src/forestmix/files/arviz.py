@@ -25,6 +25,7 @@ from forestmix.arrays import Array, generator
 from forestmix.checks import whole_number
 from forestmix.errors import ArgumentError, optional
 from forestmix.files.views import check_names, one_observation
+from forestmix.latents.base import mapped
 from forestmix.posterior.component import Component
 from forestmix.posterior.importance import gaussian_elbo, log_joint, log_proposal, system_of
 from forestmix.posterior.result import Result, reported
@@ -37,16 +38,16 @@ if TYPE_CHECKING:
 
 
 class _Draws(NamedTuple):
-    """Draws of one observation: latents (S, m), scales by name (S,), new x and the log-likelihood of x, (S, n).
+    """Draws of one observation: latents (S, m), each scale (S,), new x and the log-likelihood of x, (S, n).
 
     ``densities``: ``log_p`` and ``log_q``, (S,) each; empty where they are not known.
     """
 
     latents: Array
-    scales: dict[str, Array]
+    scales: tuple[Array, ...]
     predicted: Array
     log_likelihood: Array
-    densities: dict[str, Array]
+    densities: tuple[Array, ...]
 
 
 class _Layout(NamedTuple):
@@ -69,13 +70,14 @@ def posterior_tree(
     draws = _drawn(posterior, whole_number("size", size), generator(rng))
     sizes = posterior.model.latent_sizes
     numbers = [""] if len(sizes) == 1 else [f"_{k}" for k in range(len(sizes))]
-    latents = {f"y{n}": draws.latents[:, part] for n, part in zip(numbers, slices_of(sizes), strict=True)}
+    variables = {f"y{n}": draws.latents[:, part] for n, part in zip(numbers, slices_of(sizes), strict=True)}
+    variables |= zip(posterior.scales, draws.scales, strict=True)
     labels: dict[str, list[Any]] = {
         f"latent{n}": latent_names(posterior.model, k, names) for k, n in enumerate(numbers)
     }
     dimensions = {f"y{n}": [f"latent{n}"] for n in numbers}
     rows = list(range(posterior.data.x.shape[1]))
-    return _tree(posterior, draws, _Layout({**latents, **draws.scales}, dimensions, labels, "x", rows), sample_dims)
+    return _tree(posterior, draws, _Layout(variables, dimensions, labels, "x", rows), sample_dims)
 
 
 def fit_tree(fit: Fit, size: int, rng: Any, sample_dims: Sequence[str]) -> Any:
@@ -90,8 +92,8 @@ def fit_tree(fit: Fit, size: int, rng: Any, sample_dims: Sequence[str]) -> Any:
         for block in term.blocks:
             variables[block.name], dimensions[block.name] = draws.latents[:, block.columns], [levels]
     blocks = {scale: name for name, scale in fit.priors.unknown.items()}
-    for name, values in draws.scales.items():
-        variables[f"sd({blocks[fit.posterior.scales[name].scale]})"] = values
+    for one, values in zip(fit.posterior.scales.values(), draws.scales, strict=True):
+        variables[f"sd({blocks[one.scale]})"] = values
     answered = ~np.isnan(fit.cases.response)
     known_labels = fit.cases.labels or [str(row) for row in fit.cases.rows]  # of a table in chunks
     rows = [label for label, known in zip(known_labels, answered, strict=True) if known]
@@ -112,7 +114,7 @@ def _tree(posterior: Posterior, draws: _Draws, layout: _Layout, sample_dims: Seq
         "observed_data": {name: data.x[0, there]},
     }
     if draws.densities:
-        groups["sample_stats"] = {key: axes(values) for key, values in draws.densities.items()}
+        groups["sample_stats"] = dict(zip(("log_p", "log_q"), map(axes, draws.densities), strict=True))
     rows = [label for label, known in zip(layout.rows, there, strict=True) if known]
     return arviz_base.from_dict(
         groups, sample_dims=list(sample_dims), coords={**layout.labels, "row": rows},
@@ -139,12 +141,8 @@ def _drawn(posterior: Posterior, size: int, rng: np.random.Generator) -> _Draws:
         _component_draws(posterior, components[k], shares[k], int(np.sum(chosen == k)), rng) for k in np.unique(chosen)
     ]
     order = rng.permutation(size)
-    latents, predicted, likelihood = (np.concatenate([part[field] for part in parts])[order] for field in (0, 2, 3))
-    scales, densities = (
-        {name: np.concatenate([part[field][name] for part in parts])[order] for name in parts[0][field]}
-        for field in (1, 4)
-    )
-    return _Draws(latents, scales, predicted, likelihood, densities)
+    drawn: _Draws = mapped(lambda *each: np.concatenate(each)[order], *parts)
+    return drawn
 
 
 def _component_draws(
@@ -156,20 +154,20 @@ def _component_draws(
     eta = layer.weights.in_double().forward(latents[:, : layer.n_parents]) + layer.bias
     x = posterior.data.x.astype(np.float64)
     likelihood = layer.family.expectations(x, eta, np.zeros_like(eta)).log_likelihood
-    known = {name: component.scales.get(one.scale, one.mean) for name, one in posterior.scales.items()}
-    scales = {name: np.full(count, float(value)) for name, value in known.items()}
+    known = [component.scales.get(one.scale, one.mean) for one in posterior.scales.values()]
+    scales = tuple(np.full(count, float(value)) for value in known)
     densities = _densities(posterior, component, share, latents)
     return _Draws(latents, scales, layer.family.sample(eta, rng), np.broadcast_to(likelihood, eta.shape), densities)
 
 
-def _densities(posterior: Posterior, component: Component, share: float, latents: Array) -> dict[str, Array]:
+def _densities(posterior: Posterior, component: Component, share: float, latents: Array) -> tuple[Array, ...]:
     """Return ``log_p`` and ``log_q`` of draws; empty where ``log det Sigma`` is not known."""
     if not posterior.gaussian:
-        return {}
+        return ()
     system = system_of(posterior.system, component)
     bound = gaussian_elbo(system, component.fitted())
     if bound is None:
-        return {}
+        return ()
     bound = bound + component.covariance.left_out()
     log_q = np.log(share) + log_proposal(system, component, latents)
-    return {"log_p": np.log(share) - bound[0] + log_joint(system, latents), "log_q": log_q}
+    return np.log(share) - bound[0] + log_joint(system, latents), log_q

@@ -28,17 +28,12 @@ def all_codecs(*, reference: bool = False, given: Any = None) -> tuple[Codec, ..
     """
     from forestmix.files import regressions
 
-    own = (*models.CODECS, *results.CODECS, *regressions.CODECS)
-    return (*own, *of_weights.codecs(reference, given), *_forest())
-
-
-def _forest() -> tuple[Codec, ...]:
-    """Return those of forest mixtures; none without scikit-learn, which they are made of."""
+    own = (*models.CODECS, *results.CODECS, *regressions.CODECS, *of_weights.codecs(reference, given))
     try:
         from forestmix.files import forests
-    except MissingExtraError:
-        return ()
-    return forests.CODECS
+    except MissingExtraError:  # without scikit-learn there are no forest mixtures
+        return own
+    return (*own, *forests.CODECS)
 
 
 def save(obj: Any, path: str | os.PathLike[str], weights: str = "inside") -> None:

@@ -11,7 +11,7 @@ import scipy
 
 from forestmix.arrays import host
 from forestmix.errors import ArgumentError, ForestmixError
-from forestmix.files.codec import Codec
+from forestmix.files.codec import Codec, record
 from forestmix.weights import Convolution, DenseWeights, SparseColumnWeights, SparseWeights, Weights, as_weights
 from forestmix.weights.absent import AbsentWeights
 from forestmix.weights.arrays import ArrayWeights
@@ -42,16 +42,6 @@ def built_sparse(given: dict[str, Any]) -> scipy.sparse.csr_array:
     return matrix
 
 
-def _convolution(weights: Convolution) -> dict[str, Any]:
-    return {
-        "kernels": np.asarray(weights.kernels), "image_shape": list(weights.image_shape), "placement": weights.placement
-    }  # fmt: skip
-
-
-def _built_convolution(given: dict[str, Any]) -> Convolution:
-    return Convolution(given["kernels"], tuple(given["image_shape"]), given["placement"])
-
-
 def _no_chunks(weights: ChunkedWeights) -> dict[str, Any]:
     raise ForestmixError(
         f"A file cannot hold W in chunks, {weights!r}: it may be larger than memory. Keep the numbers by "
@@ -69,7 +59,7 @@ INSIDE = (
         "sparse weights by columns", SparseColumnWeights, lambda one: sparse_fields(one.matrix.T),
         lambda given: SparseColumnWeights(built_sparse(given).T),
     ),
-    Codec("convolution", Convolution, _convolution, _built_convolution),
+    record("convolution", Convolution, ("kernels", "image_shape", "placement")),
     Codec(
         "weights of an array", ArrayWeights, lambda one: {"array": host(one.array)},
         lambda given: DenseWeights(given["array"]),
@@ -90,10 +80,11 @@ def checksum(weights: Weights) -> str:
     for name, value in codec.fields(weights).items():
         if name == "by_columns":
             continue
-        array = np.ascontiguousarray(value) if isinstance(value, np.ndarray) else None
-        hashed.update(f"{name} {value if array is None else (array.dtype.name, array.shape)}".encode())
-        if array is not None:
-            hashed.update(array.tobytes())
+        if isinstance(value, np.ndarray):
+            hashed.update(f"{name} {(value.dtype.name, value.shape)}".encode())
+            hashed.update(np.ascontiguousarray(value).tobytes())
+        else:
+            hashed.update(f"{name} {list(value) if isinstance(value, tuple) else value}".encode())
     return hashed.hexdigest()
 
 

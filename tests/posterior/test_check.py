@@ -6,7 +6,7 @@ from scipy import special, stats
 from sklearn.datasets import load_breast_cancer
 
 import forestmix as fmx
-from forestmix.posterior.importance import generalised_pareto, pareto_quantile, smoothed
+from forestmix.posterior.importance import generalised_pareto, smoothed
 from forestmix.posterior.predictive_check import discrepancies
 from support import known_models
 
@@ -22,9 +22,13 @@ def test_the_fit_recovers_the_shape_and_scale(k):
 
 
 @pytest.mark.parametrize("k", [-0.5, 0.0, 0.4])
-def test_quantiles_equal_scipy(k):
-    p = np.array([0.01, 0.5, 0.999])
-    assert pareto_quantile(p, k, 3.0) == pytest.approx(stats.genpareto(k, scale=3.0).ppf(p), rel=1e-10)
+def test_the_tail_has_the_quantiles_of_its_fit(k):
+    weights = np.sort(1 + stats.genpareto(k, scale=3.0).rvs(1000, random_state=0))
+    tail, found = 95, smoothed(np.log(weights)).log_weights
+    cutoff, p = weights[-tail - 1], (np.arange(tail) + 0.5) / tail
+    shape, scale = generalised_pareto((weights[-tail:] - cutoff) / weights[-1])
+    quantiles = cutoff + stats.genpareto(shape, scale=scale * weights[-1]).ppf(p)
+    np.testing.assert_allclose(np.exp(found), [*weights[:-tail], *np.minimum(quantiles, weights[-1])], rtol=1e-9)
 
 
 @pytest.mark.parametrize(("width", "k"), [(1.5, 0.0), (0.8, 0.36), (0.6, 0.64)])

@@ -5,8 +5,9 @@ import pytest
 import scipy.stats
 
 import forestmix as fmx
+from forestmix.model import observations
+from forestmix.posterior.scale_terms import ScaleTerms
 from forestmix.scales import Exponential, Flat, FromData, HalfCauchy, HalfNormal, HalfStudentT, InverseGamma
-from forestmix.scales.distributions import weighted_sd
 
 POINTS = np.array([1e-6, 0.01, 0.3, 1.0, 2.5, 40.0])
 
@@ -84,13 +85,20 @@ def test_flat_is_not_proper():
         Flat().quantile(0.5)
 
 
+def given_data(values, weights=None):
+    """The prior of the noise of rows with these values, each with its case weight."""
+    model = fmx.DEF(fmx.Layer(fmx.Gaussian(), np.ones((len(values), 1)), case_weights=weights))
+    return ScaleTerms.of(model, observations(model, np.array(values))).priors[0]
+
+
 def test_prior_from_the_data():
-    given = FromData().given_spread(weighted_sd(np.array([1.0, 3.0, np.nan]), np.ones(3)))
+    given = given_data([1.0, 3.0, np.nan])
     assert (given.df, given.scale) == (3.0, 2.5)
-    assert FromData().given_spread(weighted_sd(np.array([2.0, 2.0]), np.ones(2))).scale == 2.5
-    values, weights = np.array([1.0, 2.0, 7.0, 9.0]), np.array([3, 1, 2, 0])
-    twice = weighted_sd(np.repeat(values, weights), np.ones(6))
-    assert weighted_sd(values, weights) == pytest.approx(twice, rel=1e-14)
+    assert given_data([2.0, 2.0]).scale == 2.5
+    values, weights = [1.0, 2.0, 7.0, 9.0], np.array([3, 1, 2, 0])
+    twice = given_data(np.repeat(values, weights))
+    assert twice.scale > 2.5
+    assert given_data(values, weights).scale == pytest.approx(twice.scale, rel=1e-14)
     with pytest.raises(fmx.ForestmixError, match="on the scale of the data, and there are none here"):
         FromData().log_density(1.0)
 

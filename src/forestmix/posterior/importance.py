@@ -145,7 +145,8 @@ def smoothed(log_weights: Array) -> Smoothed:
         if np.isfinite(k):
             p = (np.arange(tail) + 0.5) / tail
             scaled = scaled.copy()
-            scaled[order[-tail:]] = np.minimum(np.log(cutoff + pareto_quantile(p, k, sigma)), 0.0)
+            quantiles = -sigma * scipy.special.boxcox1p(-p, -k)
+            scaled[order[-tail:]] = np.minimum(np.log(cutoff + quantiles), 0.0)
     elif excess[-1] == 0:
         k = -np.inf
     log_mean = float(scipy.special.logsumexp(scaled)) - np.log(count)
@@ -171,9 +172,3 @@ def generalised_pareto(excess: Array) -> tuple[float, float]:
     k = float(np.mean(np.log1p(-best * x)))
     sigma = -k / best
     return (n * k + 5.0) / (n + 10), sigma
-
-
-def pareto_quantile(p: Array, k: float, sigma: float) -> Array:
-    """Return the quantile ``sigma ((1 - p)^-k - 1) / k``, infinite where that overflows."""
-    with np.errstate(over="ignore"):
-        return sigma * np.expm1(-k * np.log1p(-p)) / k if k != 0 else -sigma * np.log1p(-p)

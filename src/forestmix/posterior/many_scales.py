@@ -25,7 +25,7 @@ from forestmix.posterior.many import MappedResult
 from forestmix.posterior.many_chunks import blocks_of_observations, constant, delayed
 from forestmix.posterior.result import Result
 from forestmix.posterior.scale_objective import Evaluated, ScaleObjective
-from forestmix.posterior.scale_terms import ScaleTerms, case_weights, scale_names
+from forestmix.posterior.scale_terms import ScaleTerms, scale_names, sums_of_data
 from forestmix.weights.dask_chunks import KEPT_PART, current_client, memory_of_machine
 
 
@@ -88,7 +88,7 @@ class MappedScales(ScaleObjective):
         if current_client() is not None or x.nbytes <= KEPT_PART * memory_of_machine():
             chunks = dask.persist(*chunks)
         self._chunks = chunks
-        self._begin(model, ScaleTerms(model, self._spread), Course(keeps=True))
+        self._begin(model, ScaleTerms(model, self._sums), Course(keeps=True))
 
     def over_observations(self, theta: Array, *, whole: bool) -> Evaluated:
         """Return the sums over the observations of all chunks."""
@@ -96,13 +96,8 @@ class MappedScales(ScaleObjective):
         value, slope, left_out = (sum(part) for part in zip(*parts, strict=True))
         return Evaluated(value, slope, left_out)
 
-    def _spread(self, rows: Any) -> float:
-        """Return the sd of the data in some rows, with their case weights."""
-        weight, total, _ = np.sum(self._map(_moments, rows, 0.0), axis=0)
-        if not weight > 0:
-            return 0.0
-        weight, _, squares = np.sum(self._map(_moments, rows, total / weight), axis=0)
-        return float(np.sqrt(squares / weight))
+    def _sums(self, rows: Any, centre: float) -> Array:
+        return np.sum(self._map(_sums_of_chunk, rows, centre), axis=0)
 
     def _map(self, function: Any, *given: Any) -> tuple[Any, ...]:
         import dask
@@ -122,11 +117,5 @@ def _evaluated(chunk: ScaleObjective, theta: Array, whole: bool) -> tuple[float,
     return found.value, found.slope, found.left_out
 
 
-def _moments(chunk: ScaleObjective, rows: Any, centre: float) -> Array:
-    """Return the sums of the case weights of the entries that are there, of them times x, and times its square."""
-    data = chunk.problem.data
-    x = data.x[:, rows].astype(np.float64) - centre
-    weights = np.broadcast_to(case_weights(chunk.model)[..., rows], x.shape)
-    if data.observed is not None:
-        weights = np.where(data.observed[:, rows], weights, 0.0)
-    return np.array([np.sum(weights), np.sum(weights * x), np.sum(weights * x**2)])
+def _sums_of_chunk(chunk: ScaleObjective, rows: Any, centre: float) -> Array:
+    return sums_of_data(chunk.model, chunk.problem.data, rows, centre)

@@ -11,6 +11,7 @@ so the slope is ``S_k / s_k^2 - c_k``. At the best q it is also the slope of the
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -20,7 +21,6 @@ from forestmix.errors import ForestmixError
 from forestmix.families.unknown import scales_of, variables_of
 from forestmix.model import DEF, Observations
 from forestmix.scales import FromData, Scale
-from forestmix.scales.distributions import weighted_sd
 
 #: A noise below this share of the spread of the data is rounding.
 SMALLEST_NOISE = 1e-9
@@ -39,10 +39,10 @@ class Moments(NamedTuple):
 class ScaleTerms:
     """The unknown scales of a model with one layer: their priors, given the data, and the variables that have them.
 
-    ``spread``: gives the sd of the data in some rows.
+    ``sums``: gives those of ``sums_of_data`` over all observations, of some rows less a number.
     """
 
-    def __init__(self, model: DEF, spread: Callable[[Any], float]) -> None:
+    def __init__(self, model: DEF, sums: Callable[[Any, float], Array]) -> None:
         layer, prior = model.layers[0], model.prior
         self.scales = model.unknown_scales
         self.rows = [variables_of(layer.family, scale, layer.size) for scale in self.scales]
@@ -50,16 +50,14 @@ class ScaleTerms:
         self.prior_mean = np.broadcast_to(prior.bias, model.n_latent).astype(np.float64)
         pairs = zip(self.scales, self.rows, strict=True)
         self.priors: list[Scale] = [
-            scale.given_spread(spread(rows)) if isinstance(scale, FromData) else scale for scale, rows in pairs
+            scale.given_spread(_spread(sums, rows)) if isinstance(scale, FromData) else scale for scale, rows in pairs
         ]
-        self._spread = spread(slice(None)) or 1.0
+        self._spread = _spread(sums, slice(None)) or 1.0
 
     @classmethod
     def of(cls, model: DEF, data: Observations) -> Self:
         """Return the scales of a model, given its data."""
-        x = data.x if data.observed is None else np.where(data.observed, data.x, np.nan)
-        weights = case_weights(model)
-        return cls(model, lambda rows: weighted_sd(x[:, rows], weights[..., rows]))
+        return cls(model, partial(sums_of_data, model, data))
 
     def log_prior(self, theta: Array) -> tuple[float, Array]:
         """Return ``log p(theta)`` and its slope, (K,)."""
@@ -115,6 +113,19 @@ def scale_names(model: DEF) -> list[str]:
     return names
 
 
-def case_weights(model: DEF) -> Array:
-    """Return the weight of each row of a model with one layer, (n,) or (N, n)."""
-    return model.layers[0].family.weight * np.ones(model.n_observed)
+def sums_of_data(model: DEF, data: Observations, rows: Any, centre: float) -> Array:
+    """Return the sums of the case weights of entries that are there, of them times ``x - centre``, and its square."""
+    x = data.x[:, rows].astype(np.float64) - centre
+    weights = np.broadcast_to((model.layers[0].family.weight * np.ones(model.n_observed))[..., rows], x.shape)
+    if data.observed is not None:
+        weights = np.where(data.observed[:, rows], weights, 0.0)
+    return np.array([np.sum(weights), np.sum(weights * x), np.sum(weights * x**2)])
+
+
+def _spread(sums: Callable[[Any, float], Array], rows: Any) -> float:
+    """Return the sd of the data in some rows: a case weight of 2 is an entry twice."""
+    weight, total, _ = sums(rows, 0.0)
+    if not weight > 0:
+        return 0.0
+    weight, _, squares = sums(rows, total / weight)
+    return float(np.sqrt(squares / weight))

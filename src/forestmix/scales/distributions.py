@@ -177,12 +177,3 @@ class FromData(Scale):
         )
 
     quantile = log_density  # type: ignore[assignment]
-
-
-def weighted_sd(values: Array, weights: Array) -> float:
-    """Return the sd of values, each with its weight, NaN left out: a weight of 2 is the value twice."""
-    there = ~np.isnan(values)
-    own, share = values[there].astype(np.float64), np.broadcast_to(weights, values.shape)[there]
-    if not np.sum(share) > 0:
-        return 0.0
-    return float(np.sqrt(np.average((own - np.average(own, weights=share)) ** 2, weights=share)))

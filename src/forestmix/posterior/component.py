@@ -68,7 +68,7 @@ class FactorisedComponent(Component):
         sd = np.concatenate([np.atleast_2d(part.sd).astype(np.float64) for part in factors], axis=1)
         distinct, which = distinct_rows(sd)
         super().__init__(mean, CovarianceBatch([DiagonalCovariance(row**2) for row in distinct], which), layer)
-        self.factors = tuple(factors)
+        self.factors, self.sd = tuple(factors), sd
 
     def take(self, keep: Array) -> Component:
         """Return the component of the chosen observations."""

@@ -29,7 +29,7 @@ ROW_FACTOR_LIMIT = 3000
 HELD_FACTORS = 2**30
 
 
-def factorised_component(result: Result) -> Component:
+def factorised_component(result: Result) -> FactorisedComponent:
     """Return q itself."""
     model, count = result.model.on_host(), len(result.data.x)
     layers = as_layers("result", result, model, count)
@@ -59,11 +59,8 @@ def corrected_component(
 
 def stacked_factors(result: Result) -> tuple[Array, Array]:
     """Return means and standard deviations of q, (N, m), those of all layers side by side."""
-    count = len(result.data.x)
-    layers = as_layers("result", result, result.model.on_host(), count)
-    mean = np.concatenate([part.mean for part in layers], axis=1).astype(np.float64)
-    sds = [np.broadcast_to(part.sd, part.mean.shape) for part in layers]
-    return mean, np.concatenate(sds, axis=1).astype(np.float64)
+    q = factorised_component(result)
+    return q.mean, q.sd
 
 
 def make_covariance(system: LatentSystem, kappa: Array, tol: float, rng: Any, progress: bool, hold: bool) -> Covariance:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from forestmix.arrays import Array, generator, in_range
+from forestmix.arrays import Array, generator
 from forestmix.checks import flag, whole_number
 from forestmix.errors import ArgumentError
 from forestmix.families import Gaussian
 from forestmix.model import DEF, Observations
 from forestmix.posterior.component import Component
 from forestmix.posterior.importance import gaussian_elbo
-from forestmix.posterior.kinds import corrected_component, factorised_component, is_factored, stacked_factors
+from forestmix.posterior.kinds import corrected_component, factorised_component, is_factored
 from forestmix.posterior.layer import only_layer
 from forestmix.posterior.marginals import LayerMarginals, Mixture
 from forestmix.posterior.prediction import Prediction, predict
@@ -103,10 +103,7 @@ class Posterior(Exported):
             rng: a generator, or a seed.
 
         """
-        size = whole_number("size", size, optional=True)
-        drawn = self.mixture.sample(size or 1, generator(rng))
-        drawn = in_range(drawn[:, 0] if self.data.single else drawn, self.model.dtype)
-        drawn = drawn[0] if size is None else drawn
+        drawn = LayerMarginals(self.mixture, slice(None), self.data.single, self.model.dtype).sample(size, rng)
         parts = tuple(drawn[..., part] for part in slices_of(self.model.latent_sizes))
         return parts[0] if len(parts) == 1 else parts
 
@@ -230,9 +227,7 @@ class Posterior(Exported):
 def made(result: Result, kind: str, tol: float, rng: Any, progress: bool) -> Posterior:
     """Return the posterior of a result, see ``Result.posterior``."""
     flag("progress", progress)
-    model, data, factors = result.model.on_host(), result.data, stacked_factors(result)
-    if kind == "corrected":
-        component = corrected_component(model, data, factors, tol, rng, progress)
-    else:
-        component = factorised_component(result)
+    model, data, q = result.model.on_host(), result.data, factorised_component(result)
+    factors = q.mean, q.sd
+    component = corrected_component(model, data, factors, tol, rng, progress) if kind == "corrected" else q
     return Posterior([component], [1.0], model, data, kind, factors=factors, scales=result.scales)

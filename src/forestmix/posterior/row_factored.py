@@ -18,7 +18,7 @@ from forestmix.arrays import Array
 from forestmix.posterior.covariance import FactoredCovariance
 from forestmix.weights import SparseWeights, Weights, as_weights
 from forestmix.weights.blocks import blocks_of
-from forestmix.weights.gram import Root, row_matrix
+from forestmix.weights.gram import Root
 
 #: A variance that is a smaller share of the prior's is computed as a sum of squares, where nothing cancels.
 LEAST_SHARE = 1e-6
@@ -35,7 +35,7 @@ class RowFactoredCovariance(FactoredCovariance):
     @cached_property
     def prior_rows(self) -> Array:
         """The covariance of the rows' natural parameters under the prior, ``W P^-1 W^T``."""
-        lower = np.tril(row_matrix(self.weights, np.ones(len(self.kappa)), self.scale**-2.0), -1)
+        lower = np.tril(self.weights.row_gram(self.scale**2), -1)
         return lower + lower.T + np.diag(self.weights.square().forward(self.scale**2))
 
     def variance(self) -> Array:

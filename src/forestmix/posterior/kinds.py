@@ -57,12 +57,6 @@ def corrected_component(
     return Component(mean, covariance, model.layers[0])
 
 
-def stacked_factors(result: Result) -> tuple[Array, Array]:
-    """Return means and standard deviations of q, (N, m), those of all layers side by side."""
-    q = factorised_component(result)
-    return q.mean, q.sd
-
-
 def make_covariance(system: LatentSystem, kappa: Array, tol: float, rng: Any, progress: bool, hold: bool) -> Covariance:
     """Return the covariance at given curvatures: by a factor where one can be held, else by draws."""
     if system.weights.shape[1] <= FACTOR_LIMIT:

@@ -14,7 +14,7 @@ from forestmix.families import Bernoulli, Binomial, Family, Gaussian, Poisson
 from forestmix.inference.status import Status, Trace
 from forestmix.model import DEF, Layer, Prior
 from forestmix.posterior.component import Component
-from forestmix.posterior.kinds import stacked_factors
+from forestmix.posterior.kinds import factorised_component
 from forestmix.posterior.posterior import Posterior
 from forestmix.posterior.scale_posterior import ScalePosterior
 from forestmix.regression.cases import Cases
@@ -148,5 +148,6 @@ def at_scale_means(model: DEF, solution: Solution, y: Array) -> Posterior:
     """Return the posterior with each unknown scale at its posterior mean, and the factors of q to compare with."""
     known = model.with_scales({scale: found.mean for scale, found in solution.scales.items()})
     full = infer(known, y, covariance="full").posterior()
-    factors = stacked_factors(infer(known, y))
+    q = factorised_component(infer(known, y))
+    factors = q.mean, q.sd
     return Posterior(full.mixture.components, full.mixture.weights, known, full.data, full.kind, factors=factors)

@@ -88,7 +88,7 @@ class MappedScales(ScaleObjective):
         if current_client() is not None or x.nbytes <= KEPT_PART * memory_of_machine():
             chunks = dask.persist(*chunks)
         self._chunks = chunks
-        self._begin(model, ScaleTerms(model, self._sums), Course(keeps=True))
+        self.model, self.terms, self.course = model, ScaleTerms(model, self._sums), Course(keeps=True)
 
     def over_observations(self, theta: Array, *, whole: bool) -> Evaluated:
         """Return the sums over the observations of all chunks."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from forestmix.arrays import Array
 from forestmix.model import DEF, Observations
-from forestmix.posterior.course import Course, Stopped, fallen
+from forestmix.posterior.course import Stopped, fallen
 from forestmix.posterior.full import AtScales, FullFit, FullProblem, Start
 from forestmix.posterior.journal import Exact, Fits, Journal, Place
 from forestmix.posterior.remainder import Remainder
@@ -44,20 +44,22 @@ class Evaluated(NamedTuple):
 
 
 class ScaleObjective:
-    """L and its slope, for a model and its data; inner fits start from the nearest theta that is known."""
+    """L and its slope, for a model and its data; inner fits start from the nearest theta that is known.
+
+    ``count``: how many values it gave; ``climbed``: how many of these the way to the mode took; ``best``: the largest
+    without what is left out, and its theta.
+    """
+
+    count, climbed, _first_slope = 0, 0, 0.0
+    best: tuple[float, Array] | None = None
 
     def __init__(self, model: DEF, data: Observations, journal: Journal | None = None) -> None:
-        self.problem = FullProblem(model, data)
+        self.model, self.problem, self.terms = model, FullProblem(model, data), ScaleTerms.of(model, data)
         self.journal = journal or Journal()
-        self._begin(model, ScaleTerms.of(model, data), self.journal.course)
+        self.course = self.journal.course
         self._starts: list[tuple[Array, list[Start]]] = []
         entries = len(data.x) * (model.n_observed + model.n_latent)
         self._most_starts = int(np.clip(STARTS_BYTES // (8 * entries), 4, 256))
-
-    def _begin(self, model: DEF, terms: ScaleTerms, course: Course) -> None:
-        self.model, self.terms, self.course = model, terms, course
-        self.count, self.climbed, self._first_slope = 0, 0, 0.0
-        self.best: tuple[float, Array] | None = None
 
     @property
     def slope_tolerance(self) -> float:

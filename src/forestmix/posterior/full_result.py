@@ -60,19 +60,18 @@ def joint_result(
             result = full_result(model, data, max_iter, journal)
         elif not factored:
             result = scale_mode_result(model, data, run, journal)
+        elif scales == "each" and not data.single:
+            result = each_result(model, data, journal)
         else:
-            each = scales == "each" and not data.single
-            result = each_result(model, data, journal) if each else scales_result(model, data, journal)
+            (fit,) = fit_scales(model, data, journal=journal)
+            result = result_of_scales(model, data, fit, journal.course)
         meter.share(f"{len(journal.course.objectives)} steps, {result.status.name}" if data.single else "done", 1.0)
     journal.close()
     return result
 
 
-def full_result(
-    model: DEF, data: Observations, max_iter: int | None = None, journal: Journal | None = None
-) -> Result:  # fmt: skip
+def full_result(model: DEF, data: Observations, max_iter: int | None, journal: Journal) -> Result:
     """Return the best Gaussian q with full covariance, as a result."""
-    journal = journal or Journal()
     problem = FullProblem(model, data).at(model)
     fits = problem.fit(max_iter=MAX_ITER if max_iter is None else max_iter, journal=journal)
     remainders, elbos = problem.remainders(fits), np.array([fit.elbo for fit in fits])
@@ -97,13 +96,6 @@ def _factors(model: DEF, fits: Sequence[FullFit]) -> tuple[Array, Array]:
     ) ** -0.5
 
 
-def scales_result(model: DEF, data: Observations, journal: Journal | None = None) -> Result:
-    """Return the posterior of a model with unknown scales, which a batch shares, as a result."""
-    journal = journal or Journal()
-    (fit,) = fit_scales(model, data, journal=journal)
-    return result_of_scales(model, data, fit, journal.course)
-
-
 def result_of_scales(model: DEF, data: Observations, fit: ScaleFit, course: Course) -> Result:
     """Return the fit of a model with unknown scales, which a batch shares, as a result.
 
@@ -118,13 +110,12 @@ def result_of_scales(model: DEF, data: Observations, fit: ScaleFit, course: Cour
     )
 
 
-def each_result(model: DEF, data: Observations, journal: Journal | None = None) -> Result:
+def each_result(model: DEF, data: Observations, journal: Journal) -> Result:
     """Return the posterior of a batch whose observations have unknown scales of their own, as a result.
 
     Its model has the geometric mean over observations of the modes of their scales, and the objective is the ELBO of
     each observation at its heaviest node.
     """
-    journal = journal or Journal()
     fits = fit_scales(model, data, "each", journal=journal)
     posteriors = []
     for k, fit in enumerate(fits):
@@ -133,10 +124,8 @@ def each_result(model: DEF, data: Observations, journal: Journal | None = None) 
         posteriors.append(_over_scales(model.take_observations(np.array([k])), own, fit))
     typical = np.exp(np.mean(np.log([fit.mode for fit in fits]), axis=0))
     elbos = np.array([fit.elbos[np.argmax(fit.weights)][0] for fit in fits])
-    joint, counts = (
-        EachPosterior(posteriors, model.with_scales(typical), data),
-        np.array([fit.climbed - 1 for fit in fits]),
-    )
+    joint = EachPosterior(posteriors, model.with_scales(typical), data)
+    counts = np.array([fit.climbed - 1 for fit in fits])
     trace = _trace(elbos[None], journal.course.clock.seconds())
     return _result(joint, trace, elbos, counts, _status(fits), f"{fits[0].message} {EACH}")
 

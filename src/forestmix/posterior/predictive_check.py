@@ -47,23 +47,24 @@ def discrepancies(posterior: Posterior, rng: np.random.Generator, size: int) -> 
         return {}
     counts = rng.multinomial(size, weights / np.sum(weights))
     parts = zip(posterior.mixture.components, counts, strict=True)
-    drawn = [_replicated(part, observed, count, rng) for part, count in parts if count]
-    each = {name: np.concatenate([one[name] for one in drawn]) for name in STATISTICS}
-    found = {name: _discrepancy(STATISTICS[name](x), values) for name, values in each.items()}
+    drawn = np.concatenate([_replicated(part, observed, count, rng) for part, count in parts if count], axis=1)
+    each = zip(STATISTICS, _statistics(x), drawn, strict=True)
+    found = {name: _discrepancy(of_x, values) for name, of_x, values in each}
     if found["share of zeros"].observed == found["share of zeros"].replicated == 0:
         del found["share of zeros"]
     return found
 
 
-def _replicated(component: Component, observed: Array, count: int, rng: np.random.Generator) -> dict[str, Array]:
-    """Return the statistics of data drawn from one component, with its own scales, (count,) each."""
+def _replicated(component: Component, observed: Array, count: int, rng: np.random.Generator) -> Array:
+    """Return the statistics of data drawn from one component, with its own scales, (statistics, count)."""
     draws = component.sample(count, rng)[:, 0]
-    found: dict[str, list[Array]] = {name: [] for name in STATISTICS}
-    for block in blocks_of(count, 32 * len(observed)):
-        drawn = _rows(component, draws[block], rng)[:, observed]
-        for name, statistic in STATISTICS.items():
-            found[name].append(statistic(drawn))
-    return {name: np.concatenate(values) for name, values in found.items()}
+    blocks = blocks_of(count, 32 * len(observed))
+    found = [_statistics(_rows(component, draws[block], rng)[:, observed]) for block in blocks]
+    return np.concatenate(found, axis=1)
+
+
+def _statistics(x: Array) -> Array:
+    return np.stack([statistic(x) for statistic in STATISTICS.values()])
 
 
 def _discrepancy(observed: Array, replicated: Array) -> Discrepancy:

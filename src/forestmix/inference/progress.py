@@ -31,9 +31,10 @@ class ProgressBar(NoProgress):
     """A bar that fills as the relative gradient norm falls from 1 to ``tol``, in its logarithm."""
 
     def __init__(self, name: str, tol: float) -> None:
-        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+        times = TimeElapsedColumn(), TimeRemainingColumn()
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), *times)
         self.bar = Progress(*columns, transient=False)
         # Where tol is 0, rounding is what a run gets to.
         self.name, self.goal = name, max(tol, float(np.finfo(np.float64).eps))

@@ -36,6 +36,8 @@ OURS, AS_IT_STOPS, SOLVERS = "forestmix", "forestmix, as it stops", "SciPy and s
 #: Iterations of forestmix, 2 % more at each rung, where the search begins, and its own tolerance.
 ITERATIONS = tuple(sorted({round(1.02**rung) for rung in range(400)}))
 FIRST_ITERATIONS, DEFAULT = next(count for count in ITERATIONS if count >= 150), 1e-6
+#: As many rungs cut the gap to a tenth. A bisection would try more iterations than a slow machine has time for.
+ITERATION_RUNGS_PER_DECADE = 8.0
 PROCESSES = {
     OURS: ("benchmarks.contenders.ours:Forestmix", {}),
     "forestmix CAVI": ("benchmarks.contenders.ours:Forestmix", {"algorithm": "cavi"}),
@@ -94,7 +96,7 @@ def search(call: Call, name: str, judge: RidgeJudge, limit: float) -> Outcome[fl
         return judge.gap(mean_of(reply.value)), reply.seconds
 
     if name == OURS:
-        return loosest(ITERATIONS, attempt, TARGET_GAP, 4 * limit, FIRST_ITERATIONS)
+        return loosest(ITERATIONS, attempt, TARGET_GAP, 4 * limit, FIRST_ITERATIONS, ITERATION_RUNGS_PER_DECADE)
     if name in (AS_IT_STOPS, *DIRECT):
         return loosest((DEFAULT if name == AS_IT_STOPS else LADDER[-1],), attempt, TARGET_GAP, limit)
     return loosest(LADDER, attempt, TARGET_GAP, 4 * limit, STARTS.get(name, START), RUNGS_PER_DECADE)

@@ -15,7 +15,7 @@ from typing import Any
 import array_api_compat
 import numpy as np
 
-from forestmix.arrays import Array, host
+from forestmix.arrays import Array, form, host
 from forestmix.inference import direct
 from forestmix.inference.base import Proposal, Steps
 from forestmix.latents.base import in_place_of
@@ -36,7 +36,8 @@ class ConjugateSteps(Steps):
 
     ``information`` is what the rows add to the precision at these variances; ``inverse`` that of the matrix's diagonal,
     the preconditioner; ``last`` what the last step was made from; ``patience`` the number of steps after which a factor
-    of the matrix takes over; ``computed`` the size of the objective when it was last computed from the rows.
+    of the matrix takes over; ``computed`` the size of the objective when it was last computed from the rows;
+    ``variances`` what they would be at their optimum there, and their squared relative errors.
 
     Args:
         problem: the problem.
@@ -52,6 +53,7 @@ class ConjugateSteps(Steps):
         self.inverse, self.patience = 1 / diagonal, direct.patience(rows, at, diagonal, method)
         self.last: Last | None = None
         self.computed = np.abs(point.objective)
+        self.variances: tuple[Any, Array] | None = None
         self.steps = 0
         self._factor: direct.Factor | None = None
 
@@ -81,6 +83,8 @@ class ConjugateSteps(Steps):
             # The variances of the start are left at the first step; afterwards they are these already.
             at, gained = rows.with_sd(at, self.sd, self.information)
             objective = objective + gained
+            errors = np.broadcast_to(problem.size * rows.variance_norm(at) ** 2, objective.shape)
+            self.variances = 1 / rows.precision(at), errors
         preconditioned, kappa = at.gradient * self.inverse, at.kappa
         squared = dot(at.gradient, preconditioned)
         # One pass over W.
@@ -92,7 +96,9 @@ class ConjugateSteps(Steps):
         q = point.q.moved(mean, self.sd)
         if self._is_due(problem, objective):
             return q, None
-        carried = CarriedRows(q.layers[0], gradient, at.kappa, at.curvature, at.exact)
+        assert self.variances is not None
+        moves = host(form(gradient, self.variances[0])), self.variances[1]
+        carried = CarriedRows(q.layers[0], gradient, at.kappa, at.curvature, at.exact, moves)
         return q, Point(q, objective, point.rounding, carried)
 
     def _is_due(self, problem: Any, objective: Array) -> bool:

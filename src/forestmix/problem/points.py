@@ -39,11 +39,10 @@ class LayeredFactors(Batch):
 
 
 @dataclass(frozen=True)
-class CarriedRows(Batch):
-    """What is known at Gaussian factors q, for each observation of a batch, without a look at the rows there.
+class _Rows(Batch):
+    """What is known at Gaussian factors q, for each observation of a batch.
 
-    A step along a line, with the variances held, carries the gradient on; where the rows' curvature is constant, all
-    else stays. ``gradient``: slope of the objective in the means, (N, m); ``kappa``: the rows' ``E a''``, (N or 1, n);
+    ``gradient``: slope of the objective in the means, (N, m); ``kappa``: the rows' ``E a''``, (N or 1, n);
     ``curvature``: ``D``, and ``exact``: ``H_j = sum_i w_ij^2 kappa_i``, (N or 1, m), each ``None`` where it was not
     asked for.
     """
@@ -53,16 +52,28 @@ class CarriedRows(Batch):
     kappa: Any
     curvature: Any
     exact: Any
-    carried: ClassVar[bool] = True
+    carried: ClassVar[bool]
 
 
 @dataclass(frozen=True)
-class RowsPoint(CarriedRows):
-    """The same where an engine has looked at the rows: their means ``eta``, and ``error``, ``t(x) - E a'``, (N, n)."""
+class RowsPoint(_Rows):
+    """What an engine found when it looked at the rows: also ``eta`` and ``error``, ``t(x) - E a'``, (N, n)."""
 
     eta: Any
     error: Any
     carried: ClassVar[bool] = False
+
+
+@dataclass(frozen=True)
+class CarriedRows(_Rows):
+    """What is known without a look at the rows, after a step along a line with the variances held.
+
+    Such a step carries the gradient on; where the rows' curvature is constant, all else stays. ``moves``: what an
+    interface says of them, which a step has at hand.
+    """
+
+    moves: tuple[Array, Array]
+    carried: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)

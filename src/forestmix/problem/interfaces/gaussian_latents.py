@@ -223,6 +223,8 @@ class GaussianLatents(Interface):
     def moves(self, place: Place) -> tuple[Array, Array]:
         """Return the squared gradient in posterior standard deviations, and the variances' squared relative errors."""
         at = place.known
+        if at.carried:
+            return at.moves
         return host(form(at.gradient, 1 / self.precision(at))), self.size * self.variance_norm(at) ** 2
 
     def variance_norm(self, at: Any) -> Array:

@@ -131,8 +131,9 @@ def test_a_worker_that_lags_behind_is_not_waited_for():
 
     ended = chunks.without_waiting(turn, [(k, 0) for k in range(3)], lambda state: state[1], None, 3)
     assert ended == [(0, 3), (1, 3), (2, 3)]
-    assert heard[0][2] == 0
-    assert min(heard[0][:2]) >= 2
+    # Its first turn ended after the others had made all of theirs, though the last of these may not be written yet.
+    assert [own for *_, own in heard] == [0, 1, 2]
+    assert min(heard[1][:2]) >= 2
 
 
 @pytest.mark.parametrize(

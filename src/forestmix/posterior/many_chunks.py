@@ -22,7 +22,7 @@ from forestmix.weights.dask_chunks import current_client
 #: ``infer`` with its options.
 Infer = Callable[[DEF, Any], Result]
 #: Tasks that a thread of this machine is given at a time.
-AHEAD = 4
+TASKS_PER_THREAD = 4
 
 
 class Part(NamedTuple):
@@ -67,7 +67,7 @@ class Tasks:
 
         calls, client = [delayed(function)(self.tasks[k]) for k, function in functions.items()], current_client()
         if client is None:
-            step = AHEAD * processors()
+            step = TASKS_PER_THREAD * processors()
             for first in range(0, len(calls), step):
                 yield from dask.compute(*calls[first : first + step])
             return
